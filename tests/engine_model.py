@@ -17,8 +17,8 @@ from typing import Any
 import aws_double_facts as facts
 from aws_double_types import from_struct, plain
 
+from tenancy.kube.objects import name_of
 from tenancy.planning import Plan
-from tenancy.rules.found import name_of
 from tests.registered import Registered
 
 # `forceNewProperties` in provider/pkg/provider/diff.go of pulumi/pulumi-kubernetes, read 2026-11-27, for the kinds that

@@ -10,8 +10,8 @@ from typing import Any
 from tenancy.catalog import sizes
 from tenancy.catalog import vocabulary as words
 from tenancy.components.kubernetes.manifest import resource_type
+from tenancy.kube.objects import name_of
 from tenancy.rules import aws
-from tenancy.rules.found import name_of
 from tenancy.rules.nodes import MIG_CONFIG
 from tenancy.rules.queues import GATES, PREEMPTION
 from tenancy.rules.values import MOST_PUBLIC

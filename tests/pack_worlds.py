@@ -16,7 +16,8 @@ from pack_cases import Case, resource
 
 from tenancy.check.adopt import adopt
 from tenancy.check.judge import findings, findings_alone, stumbles
-from tenancy.rules.found import Finding, name_of
+from tenancy.kube.objects import name_of
+from tenancy.rules.found import Finding
 from tenancy.rules.levels import PolicyPreset, RuleLevel, level_of
 
 Object = dict[str, Any]

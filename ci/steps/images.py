@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from tenancy.check.reader import read
+from tenancy.kube.objects import get_path
 from tenancy.kube.pod_templates import templates_of
-from tenancy.rules.found import get_path
 
 BY_DIGEST = re.compile(r"\S+@sha256:[0-9a-f]{64}")
 

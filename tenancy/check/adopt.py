@@ -13,9 +13,10 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.kube.kinds import GROUPS, ruled
+from tenancy.kube.objects import UNKNOWN, as_list, get_path
 from tenancy.kube.pod_templates import holds_pods
 from tenancy.rules import cilium
-from tenancy.rules.found import UNKNOWN, Object, as_list, get_path
+from tenancy.rules.found import Object
 from tenancy.rules.index import Index, selects
 
 PLATFORMS = frozenset(

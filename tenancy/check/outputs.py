@@ -14,8 +14,9 @@ from tenancy.catalog.text import escape_invisible, escape_output, printed_json
 from tenancy.check import answer_outputs
 from tenancy.check.judge import CheckedFinding, CheckResult
 from tenancy.check.reader import FilePosition, Unjudged
-from tenancy.rules.catalogue import RULES, Rule, Severity
+from tenancy.rules.catalogue import RULES, Rule
 from tenancy.rules.levels import RuleLevel
+from tenancy.rules.model import Severity
 
 WIDTH = 100
 SCREEN = 40

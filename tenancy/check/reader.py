@@ -15,7 +15,8 @@ from tenancy.catalog.text import escape_invisible
 from tenancy.check.lines import MAX_BYTES, line_of
 from tenancy.kube.documents import Lined, ManifestLoader, documents
 from tenancy.kube.kinds import GROUPS, placed
-from tenancy.rules.found import UNREADABLE, Object, get_path
+from tenancy.kube.objects import get_path
+from tenancy.rules.found import UNREADABLE, Object
 
 SUFFIXES = (".yaml", ".yml", ".json")
 STDIN = "-"

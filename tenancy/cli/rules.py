@@ -5,7 +5,8 @@ from importlib.metadata import version
 import click
 
 from tenancy.cli.common import BAD_INPUT, example, fail, format_option, print_json, recorded_time
-from tenancy.rules.catalogue import FACES, RULES, Rule
+from tenancy.rules.catalogue import RULES, Rule
+from tenancy.rules.model import FACES
 
 
 @click.command("rules", epilog=example("tenancy rules"))

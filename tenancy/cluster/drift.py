@@ -22,9 +22,8 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.text import escape_invisible
 from tenancy.cluster.api import Api, path_of
-from tenancy.kube.objects import CLOCK_FIELDS, Object, place_of
+from tenancy.kube.objects import CLOCK_FIELDS, Object, name_of, place_of
 from tenancy.kube.requests import APPLY, collection
-from tenancy.rules.found import name_of
 
 ENGINE = "pulumi-kubernetes"
 """Prefix of the engine's field managers, one for each object (pulumi-kubernetes 4.25). Other clients may use it too: a

@@ -14,12 +14,11 @@ from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.cluster.api import Api
 from tenancy.cluster.user_copies import has_ended
-from tenancy.kube.objects import Object
+from tenancy.kube.objects import Object, as_list, get_path
 from tenancy.kube.pod_templates import PodTemplate, templates_of
 from tenancy.kube.requests import collection
 from tenancy.planning.plan_model import Plan
 from tenancy.rules.catalogue import RULES
-from tenancy.rules.found import as_list, get_path
 
 UNDECIDED_RULE = "ns-02"
 HOOKS = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")

@@ -10,10 +10,10 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.iam.rights import ChangedRights, changed_rights
+from tenancy.kube.objects import name_of
 from tenancy.lifecycle.removal import ACCESS_BINDINGS
 from tenancy.planning.common.quota_changes import spec_changes
 from tenancy.planning.plan_model import Plan
-from tenancy.rules.found import name_of
 
 PLATFORM = "platform"
 TENANT_TYPE = "gpu-tenancy:index:GpuTenant"

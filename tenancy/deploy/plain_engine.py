@@ -15,12 +15,11 @@ from tenancy.cluster.drift import foreign_drift, missing_objects
 from tenancy.cluster.guards import PreconditionFailed
 from tenancy.cluster.preflight import environment_of
 from tenancy.cluster.selectors import all_tenants_selector, environment_selector
-from tenancy.kube.objects import Object
+from tenancy.kube.objects import Object, name_of
 from tenancy.kube.requests import collection
 from tenancy.lifecycle.adoption import quota_notes
 from tenancy.planning.plan_model import Plan, PlatformPlan, TenantPlan
 from tenancy.planning.scope import objects_of
-from tenancy.rules.found import name_of
 
 BY_COMMAND = "GPU_TENANCY_UP"
 """Variable that `tenancy up` sets for the program: it makes these checks itself, or acts instead."""

@@ -13,9 +13,8 @@ from tenancy.cluster.api import NOT_FOUND, Api
 from tenancy.cluster.discovery import listable_kinds
 from tenancy.cluster.drift import is_engine_object
 from tenancy.cluster.selectors import environment_selector
-from tenancy.kube.objects import Object
+from tenancy.kube.objects import Object, name_of
 from tenancy.lifecycle.removal import ACCESS_BINDINGS, RemovalTimeout, end_and_remove, require_removable_bindings
-from tenancy.rules.found import name_of
 
 _ACCESS = frozenset(kind for _, kind in ACCESS_BINDINGS)
 

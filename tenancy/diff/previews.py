@@ -26,11 +26,12 @@ from tenancy.diff.changes import (
 )
 from tenancy.iam.rights import rights
 from tenancy.kube import quantities
+from tenancy.kube.objects import UNKNOWN, as_list, get_path
 from tenancy.planning.common.quota_changes import device_amounts
 from tenancy.planning.kubernetes.access import role_name
 from tenancy.planning.scope import CLUSTER_SUFFIX, names_of, scope_of
 from tenancy.rules import aws, objects, plain
-from tenancy.rules.found import UNKNOWN, Object, as_list, get_path
+from tenancy.rules.found import Object
 from tenancy.spec.fields.environment import Layout
 from tenancy.spec.fields.people import Role
 

@@ -12,8 +12,9 @@ from typing import Any
 
 from tenancy.check.reader import read_text
 from tenancy.kube.kinds import placed
+from tenancy.kube.objects import UNKNOWN, get_path, name_of
 from tenancy.rules import plain
-from tenancy.rules.found import UNKNOWN, Object, get_path, name_of
+from tenancy.rules.found import Object
 
 _PATIENCE = 60
 """Timeout of helm, seconds; it may fetch the chart."""

@@ -11,9 +11,9 @@ from pulumi_policy import PolicyResource
 from pulumi_policy.proxy import UnknownValueError
 
 from tenancy.kube.kinds import GROUPS, placed, ruled
+from tenancy.kube.objects import UNKNOWN
 from tenancy.rules import aws
 from tenancy.rules import plain as plain_rules
-from tenancy.rules.found import UNKNOWN
 
 _PREFIX = "kubernetes:"
 

@@ -26,6 +26,7 @@ from pulumi_policy import (
 from tenancy.catalog.days import today
 from tenancy.check.adopt import adopt
 from tenancy.check.judge import findings_alone, stumbles, together, worst_first
+from tenancy.kube.objects import UNKNOWN, name_of
 from tenancy.policy_pack.charts import NotRenderedError, rendered
 from tenancy.policy_pack.names import POLICIES_BY_RULE, configured, names_work, report_as
 from tenancy.policy_pack.objects import Unknown, in_stack, object_of
@@ -33,7 +34,7 @@ from tenancy.policy_pack.remedies import remedy
 from tenancy.policy_pack.settings import SCHEMA, Settings, settings
 from tenancy.rules import objects, plain
 from tenancy.rules.exceptions import FindingWaiver, waived_by
-from tenancy.rules.found import UNKNOWN, UNREADABLE, Finding, Object, name_of
+from tenancy.rules.found import UNREADABLE, Finding, Object
 from tenancy.rules.levels import RuleLevel
 
 

@@ -15,9 +15,9 @@ from pulumi_policy import ResourceValidationArgs
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.kinds import GROUPS
+from tenancy.kube.objects import UNKNOWN, get_path
 from tenancy.policy_pack.objects import object_of
 from tenancy.rules import objects
-from tenancy.rules.found import UNKNOWN, get_path
 from tenancy.rules.values import gpu_keys, unenforced_quota_keys
 
 INHERITED = (words.TENANT, *words.COST_LABELS)

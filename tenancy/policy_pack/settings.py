@@ -16,9 +16,10 @@ import yaml
 
 from tenancy.catalog.files import SETTINGS, read_text_file
 from tenancy.check.judge import JUDGED
+from tenancy.kube.objects import UNKNOWN
 from tenancy.rules.catalogue import Violation
 from tenancy.rules.exceptions import FIELDS, FindingWaiver, waivers
-from tenancy.rules.found import UNKNOWN, Finding
+from tenancy.rules.found import Finding
 from tenancy.rules.levels import PolicyPreset, RuleLevel, level_of
 
 _TEXT: Mapping[str, Any] = {"type": "string", "minLength": 1}

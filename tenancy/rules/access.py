@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
 from tenancy.catalog import vocabulary as words
-from tenancy.kube.objects import labels_of
-from tenancy.rules.found import Finding, Given, Object, get_path, name_of
+from tenancy.kube.objects import get_path, labels_of, name_of
+from tenancy.rules.found import Finding, Given, Object
 from tenancy.rules.model import Face, Rule, Severity
 from tenancy.rules.owned import is_ours, is_tenants
 from tenancy.rules.values import (

@@ -13,8 +13,9 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.instances import INSTANCES
 from tenancy.catalog.versions import AMI_DEFAULT, ami_release_misfit
+from tenancy.kube.objects import UNKNOWN, as_list, get_path
 from tenancy.rules import iam
-from tenancy.rules.found import UNKNOWN, Given, Object, as_list, get_path
+from tenancy.rules.found import Given, Object
 from tenancy.rules.values import MOST_PUBLIC, never_public, wide_range
 
 CLUSTER = "aws:eks/cluster:Cluster"

@@ -31,10 +31,7 @@ from tenancy.rules import (
     spec_files,
     storage,
 )
-from tenancy.rules.model import FACES as FACES
-from tenancy.rules.model import Face as Face
-from tenancy.rules.model import GuardFacts, GuardSubject, Rule
-from tenancy.rules.model import Severity as Severity
+from tenancy.rules.model import Face, GuardFacts, GuardSubject, Rule
 
 FAMILIES = (
     *(

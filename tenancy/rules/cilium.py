@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
-from tenancy.rules.found import UNKNOWN, Given, Object, as_list, get_path
+from tenancy.kube.objects import UNKNOWN, as_list, get_path
+from tenancy.rules.found import Given, Object
 from tenancy.rules.values import unsafe_range
 
 IN_NAMESPACE, CLUSTERWIDE = "CiliumNetworkPolicy", "CiliumClusterwideNetworkPolicy"

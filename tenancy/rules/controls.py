@@ -11,7 +11,8 @@ from typing import Any
 
 import yaml
 
-from tenancy.rules.catalogue import RULES, Face
+from tenancy.rules.catalogue import RULES
+from tenancy.rules.model import Face
 
 FILE = Path(__file__).parent / "controls.yaml"
 

@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
-from tenancy.kube.objects import UNKNOWN as UNKNOWN
-from tenancy.kube.objects import as_list as as_list
-from tenancy.kube.objects import get_path as get_path
-from tenancy.kube.objects import name_of as name_of
+from tenancy.kube.objects import get_path, name_of
 from tenancy.rules.model import RULES_BY_ID
 
 Object = Mapping[str, Any]

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from tenancy.rules.found import UNKNOWN, as_list, get_path
+from tenancy.kube.objects import UNKNOWN, as_list, get_path
 
 _VARIABLE = re.compile(r"\$\{[^}]*\}")
 _ALL_OF_S3 = ("s3:deletebucket", "s3:getobject", "s3:listallmybuckets", "s3:putbucketpolicy")

@@ -8,11 +8,11 @@ from typing import Any
 import yaml
 
 from tenancy.catalog import vocabulary as words
-from tenancy.kube.objects import labels_of
+from tenancy.kube.objects import UNKNOWN, get_path, labels_of
 from tenancy.kube.pod_templates import PodTemplate, templates_of
 from tenancy.kube.selectors import has_labels, matches, namespace_labels
 from tenancy.rules import queues
-from tenancy.rules.found import UNKNOWN, Object, get_path
+from tenancy.rules.found import Object
 
 
 class Index:

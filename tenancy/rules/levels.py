@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from tenancy.rules.catalogue import RULES, Severity
-from tenancy.rules.found import UNKNOWN, Finding
+from tenancy.kube.objects import UNKNOWN
+from tenancy.rules.catalogue import RULES
+from tenancy.rules.found import Finding
+from tenancy.rules.model import Severity
 
 
 class RuleLevel(StrEnum):

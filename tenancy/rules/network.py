@@ -9,7 +9,7 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.vocabulary import Allowance
-from tenancy.kube.objects import labels_of
+from tenancy.kube.objects import UNKNOWN, get_path, labels_of, name_of
 from tenancy.kube.requests import core
 from tenancy.rules import cilium
 from tenancy.rules.attacks import ABSENT, Attack, Request, attack, escaped, put
@@ -21,7 +21,7 @@ from tenancy.rules.expressions import (
     may,
     unless_by_controller,
 )
-from tenancy.rules.found import UNKNOWN, Finding, Given, Object, finding_on, get_path, name_of
+from tenancy.rules.found import Finding, Given, Object, finding_on
 from tenancy.rules.model import Face, GuardFacts, GuardSubject, Rule, Severity
 from tenancy.rules.owned import is_ours, is_tenants, plain_value, spec_of
 from tenancy.rules.scene import AttackPlace, AttackScene

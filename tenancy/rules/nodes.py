@@ -13,12 +13,13 @@ from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.instances import INSTANCES
 from tenancy.catalog.versions import ami_release_misfit
+from tenancy.kube.objects import UNKNOWN, as_list, get_path, name_of
 from tenancy.kube.requests import APPLY, JSON_PATCH, MERGE, STRATEGIC, Impersonation
 from tenancy.kube.tolerations import tolerates
 from tenancy.rules import aws
 from tenancy.rules.attacks import Attack, Request, attack, escaped, put, skipped
 from tenancy.rules.expressions import cel, is_unchanged
-from tenancy.rules.found import UNKNOWN, Finding, Given, Object, as_list, get_path, name_of
+from tenancy.rules.found import Finding, Given, Object
 from tenancy.rules.model import Face, GuardSubject, Rule, Severity
 from tenancy.rules.scene import AttackScene
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from tenancy.catalog import gpus
 from tenancy.kube.kubelets import RESTRICTED, kubelet_may_label
-from tenancy.kube.objects import labels_of
+from tenancy.kube.objects import UNKNOWN, as_list, get_path, labels_of, name_of
 from tenancy.kube.pod_templates import containers_of
 from tenancy.kube.quota_tree import stored_quotas
 from tenancy.kube.selectors import meets_requirement
 from tenancy.kube.tolerations import tolerates
 from tenancy.rules import aws
-from tenancy.rules.found import UNKNOWN, Finding, Object, as_list, get_path, name_of
+from tenancy.rules.found import Finding, Object
 from tenancy.rules.index import Index, has_pairs, own_name, pairs_of, plain_of, tenant_label
 from tenancy.rules.nodes import pool_gpus
 

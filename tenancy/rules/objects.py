@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import COMPATIBLE, incompatible
-from tenancy.kube.objects import labels_of
+from tenancy.kube.objects import UNKNOWN, get_path, labels_of, name_of
 from tenancy.rules import access, aws, network, nodes, queues
 from tenancy.rules.exceptions import FindingWaiver
-from tenancy.rules.found import UNKNOWN, Finding, Given, Object, finding_on, get_path, name_of
+from tenancy.rules.found import Finding, Given, Object, finding_on
 from tenancy.rules.owned import annotations_of, is_tenants, spec_of
 from tenancy.rules.values import (
     day,

@@ -11,9 +11,10 @@ from tenancy.catalog import boards
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.kube.kinds import GROUPS
+from tenancy.kube.objects import UNKNOWN, as_list, get_path, name_of
 from tenancy.kube.pod_templates import BUILT_IN, templates_of
 from tenancy.rules import nodes, objects, queues
-from tenancy.rules.found import UNKNOWN, Finding, Given, Object, as_list, finding_on, get_path, name_of
+from tenancy.rules.found import Finding, Given, Object, finding_on
 from tenancy.rules.nodes import shared_without_a_name
 from tenancy.rules.pod_security import as_root_of_node
 

@@ -14,8 +14,8 @@ from functools import cache
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import UNKNOWN, as_list, get_path
 from tenancy.kube.pod_templates import PodTemplate
-from tenancy.rules.found import UNKNOWN, as_list, get_path
 
 LATEST = 999
 """Minor version for a namespace without a version, or with `latest`."""

@@ -10,12 +10,13 @@ import yaml
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.exporters import QUEUE_NAME
+from tenancy.kube.objects import UNKNOWN, as_list, get_path
 from tenancy.kube.quantities import parse_or_zero
 from tenancy.kube.quota_tree import stored_quotas
 from tenancy.kube.requests import group
 from tenancy.rules.attacks import Attack, Request, attack, put
 from tenancy.rules.expressions import IN_TENANTS_NAMESPACE, OF_TENANT, cel
-from tenancy.rules.found import UNKNOWN, Given, Object, as_list, get_path
+from tenancy.rules.found import Given, Object
 from tenancy.rules.model import Face, GuardSubject, Rule, Severity
 from tenancy.rules.scene import POD_NAME, AttackPlace, AttackScene
 from tenancy.rules.workloads import CLUSTER_ADMIN

@@ -7,10 +7,10 @@ from decimal import Decimal
 
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
-from tenancy.kube.objects import labels_of
+from tenancy.kube.objects import UNKNOWN, as_list, get_path, labels_of, name_of
 from tenancy.kube.quantities import parse_or_zero, write
 from tenancy.kube.quota_tree import stored_quotas
-from tenancy.rules.found import UNKNOWN, Finding, Object, as_list, get_path, name_of
+from tenancy.rules.found import Finding, Object
 from tenancy.rules.index import Index, has_pairs, own_name, pairs_of, plain_of, tenant_label
 from tenancy.rules.nodes import OF_KARPENTER
 from tenancy.rules.nodes_together import NODE_POOL, pool_labels

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import UNKNOWN, as_list, get_path, name_of
 from tenancy.rules import aws
-from tenancy.rules.found import UNKNOWN, Finding, Given, Object, as_list, get_path, name_of
+from tenancy.rules.found import Finding, Given, Object
 from tenancy.rules.index import Index
 from tenancy.rules.model import Face, Rule, Severity
 

@@ -10,11 +10,11 @@ from decimal import Decimal
 
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
-from tenancy.kube.objects import labels_of
+from tenancy.kube.objects import UNKNOWN, as_list, get_path, labels_of, name_of
 from tenancy.kube.quantities import parse_or_zero
 from tenancy.kube.quota_tree import resource_groups
 from tenancy.rules import access, aws, cilium, network, nodes, nodes_together, queues, queues_together
-from tenancy.rules.found import UNKNOWN, Finding, Object, as_list, get_path, name_of
+from tenancy.rules.found import Finding, Object
 from tenancy.rules.index import Index, own_name, pairs_of, tenant_label
 from tenancy.rules.nodes import is_operator, pool_gpus
 from tenancy.rules.owned import is_tenants, spec_of

@@ -21,13 +21,13 @@ from tenancy.spec.checks.indexed_mistakes import ENVIRONMENT_INDEX
 from tenancy.spec.checks.notes import notes, tenants_without_file
 from tenancy.spec.checks.validator import mark_valid, require_valid
 from tenancy.spec.checks.without_effect import without_effect
-from tenancy.spec.fields.base import NEEDS_TEXT, Mistake, Spec, describe_value, rule_mistake
+from tenancy.spec.fields.base import Spec
 from tenancy.spec.fields.cluster import Cni, Encryption
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.metrics import Collector
 from tenancy.spec.fields.services import Services
 from tenancy.spec.fields.tenant import Tenant
-from tenancy.spec.reading.mistakes import nearest
+from tenancy.spec.reading.mistakes import NEEDS_TEXT, Mistake, describe_value, nearest, rule_mistake
 from tenancy.spec.reading.problems import Problem, SpecError, dotted_path
 from tenancy.spec.reading.source import Location, UnusableFile, compose, find, read_text, values
 from tenancy.spec.reading.spec_folder import SpecFolder

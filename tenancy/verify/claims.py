@@ -14,7 +14,8 @@ from tenancy.kube import deniers
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.guards import BACKSTOPS, GUARDED, guards
 from tenancy.planning.guards.objects import DELETIONS
-from tenancy.rules.catalogue import RULES, Face, Rule, with_face
+from tenancy.rules.catalogue import RULES, Rule, with_face
+from tenancy.rules.model import Face
 from tenancy.spec.loader import Loaded
 from tenancy.verify.attacks import Attack, Scene, all_attacks
 from tenancy.verify.bypasses import Bypass, bypasses, families

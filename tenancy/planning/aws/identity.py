@@ -14,15 +14,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tenancy.catalog import vocabulary as words
-from tenancy.catalog.account import INLINE_LENGTH as INLINE_LENGTH
-from tenancy.catalog.account import TRUST_LENGTH as TRUST_LENGTH
-from tenancy.planning.aws.documents import Document as Document
+from tenancy.planning.aws.documents import Document, partition
 from tenancy.planning.aws.documents import allow as _allow
 from tenancy.planning.aws.documents import arn as _arn
 from tenancy.planning.aws.documents import deny as _deny
 from tenancy.planning.aws.documents import dns_suffix as _suffix
 from tenancy.planning.aws.documents import document as _document
-from tenancy.planning.aws.documents import partition as partition
 from tenancy.planning.common.names import CLUSTER_TAG, EKS_GROUP_TAG, aws_name, karpenter_queue, node_role
 from tenancy.spec.fields.environment import Environment
 

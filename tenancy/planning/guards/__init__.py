@@ -30,9 +30,9 @@ from tenancy.planning.guards.objects import (
 from tenancy.planning.guards.sizes import limit_guards
 from tenancy.planning.guards.unmanaged import temporary, unmanaged_guards
 from tenancy.planning.guards.work import work_guards
-from tenancy.rules.catalogue import RULES, Face, with_face, with_subject
+from tenancy.rules.catalogue import RULES, with_face, with_subject
 from tenancy.rules.expressions import cel
-from tenancy.rules.model import GuardFacts, GuardSubject
+from tenancy.rules.model import Face, GuardFacts, GuardSubject
 from tenancy.spec.fields.environment import Environment, GuardsMode
 
 VERSION = 8

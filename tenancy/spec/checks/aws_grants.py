@@ -12,11 +12,11 @@ from tenancy.catalog.regions import BILLED_IN_YUAN, WITHOUT_COSTS
 from tenancy.catalog.text import pluralize
 from tenancy.rules.values import foreign_arn
 from tenancy.spec.checks.indexed_mistakes import ENVIRONMENT_INDEX, IndexedMistake
-from tenancy.spec.fields.base import Mistake, rule_mistake
 from tenancy.spec.fields.data import Access, KeyPer, Storage
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.identity import PodIdentity
 from tenancy.spec.fields.tenant import Namespace, Tenant, applies_to
+from tenancy.spec.reading.mistakes import Mistake, rule_mistake
 from tenancy.spec.reading.source import Location
 
 PLATFORM_ROLES = 6

@@ -20,13 +20,14 @@ from tenancy.spec.checks.references import reference_mistakes
 from tenancy.spec.checks.scheduled_quota import calendar_mistakes
 from tenancy.spec.checks.stored_objects import KUEUE_SIZES, ObjectQuotas, store_budget
 from tenancy.spec.checks.virtual_clusters import virtual_cluster_mistakes
-from tenancy.spec.fields.base import Mistake, amount, rule_mistake
+from tenancy.spec.fields.base import amount
 from tenancy.spec.fields.data import Access, Storage
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.people import Role
 from tenancy.spec.fields.queues import SharingPreset
 from tenancy.spec.fields.tenant import OffboardingStage, Tenant
 from tenancy.spec.fields.tiers import Tier
+from tenancy.spec.reading.mistakes import Mistake, rule_mistake
 from tenancy.spec.reading.source import Location
 
 

@@ -13,7 +13,6 @@ from tenancy.rules.values import (
     is_service_cidr,
     moving_image,
 )
-from tenancy.spec.fields.base import Mistake, rule_mistake
 from tenancy.spec.fields.cluster import DNS_NAME, DRIVER_DOMAIN, ClusterMode, Cni, Devices
 from tenancy.spec.fields.environment import OPERATOR_PARTS, Environment
 from tenancy.spec.fields.pools import (
@@ -28,7 +27,7 @@ from tenancy.spec.fields.pools import (
 )
 from tenancy.spec.fields.services import Source
 from tenancy.spec.fields.tiers import Spread
-from tenancy.spec.reading.mistakes import nearest
+from tenancy.spec.reading.mistakes import Mistake, nearest, rule_mistake
 from tenancy.spec.reading.source import Location
 
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from tenancy.catalog.text import pluralize
 from tenancy.kube.placement import place_by_pools
 from tenancy.spec.checks.environment_checks import undeclared_name
-from tenancy.spec.fields.base import Mistake, rule_mistake
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.pools import Pool
 from tenancy.spec.fields.tenant import OffboardingStage, Tenant
+from tenancy.spec.reading.mistakes import Mistake, rule_mistake
 
 
 class _Offer(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenancy.spec.fields.base import Mistake
+from tenancy.spec.reading.mistakes import Mistake
 
 IndexedMistake = tuple[int, Mistake]
 """Index of the tenant, or ENVIRONMENT, and the mistake in its file."""

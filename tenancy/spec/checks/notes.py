@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from tenancy.catalog.versions import NEWEST_KNOWN, incompatible, is_unknown
 from tenancy.kube.quantities import write
 from tenancy.spec.checks.crossfile import list_names
-from tenancy.spec.fields.base import Mistake, amount
+from tenancy.spec.fields.base import amount
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.pools import Market
 from tenancy.spec.fields.queues import SharingPreset
 from tenancy.spec.fields.tenant import OffboardingStage, Tenant
 from tenancy.spec.fields.tiers import Spread
+from tenancy.spec.reading.mistakes import Mistake
 
 _HTTPS = 443
 _CLOSE = 0.75

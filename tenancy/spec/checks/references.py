@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from tenancy.rules.values import foreign_subject, inside, is_private, whole_private
 from tenancy.spec.checks.environment_checks import undeclared_name
-from tenancy.spec.fields.base import Mistake, rule_mistake
 from tenancy.spec.fields.cluster import Cni
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.tenant import Tenant
 from tenancy.spec.fields.tiers import unusable_limits
+from tenancy.spec.reading.mistakes import Mistake, rule_mistake
 
 
 def reference_mistakes(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:

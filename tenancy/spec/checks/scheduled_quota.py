@@ -15,12 +15,12 @@ from tenancy.catalog.days import today
 from tenancy.catalog.sizes import MAX_GRACE_SECONDS
 from tenancy.spec.checks.guarantees import Offers, oversold_guarantees
 from tenancy.spec.checks.indexed_mistakes import IndexedMistake
-from tenancy.spec.fields.base import Mistake, rule_mistake
 from tenancy.spec.fields.calendar import TEMPORARY_SHARE_LEAD, GpuWindow, Interval
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.queues import seconds
 from tenancy.spec.fields.shares import WhenSpent
 from tenancy.spec.fields.tenant import OffboardingStage, Tenant
+from tenancy.spec.reading.mistakes import Mistake, rule_mistake
 from tenancy.spec.reading.source import Location
 
 HORIZON = dt.timedelta(days=372)

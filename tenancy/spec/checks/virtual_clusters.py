@@ -7,10 +7,11 @@ from decimal import Decimal
 
 from tenancy.catalog import virtual_clusters as sizes
 from tenancy.catalog import vocabulary as words
-from tenancy.spec.fields.base import Mistake, amount, rule_mistake
+from tenancy.spec.fields.base import amount
 from tenancy.spec.fields.cluster import Cni
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.tenant import Namespace, Tenant
+from tenancy.spec.reading.mistakes import Mistake, rule_mistake
 
 
 def virtual_cluster_mistakes(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tenancy.spec.checks.indexed_mistakes import ENVIRONMENT_INDEX, IndexedMistake
-from tenancy.spec.fields.base import Mistake
 from tenancy.spec.fields.cluster import Cni, Encryption
 from tenancy.spec.fields.environment import Environment, Layout
 from tenancy.spec.fields.identity import PodIdentity
@@ -18,6 +17,7 @@ from tenancy.spec.fields.queues import SharingPreset
 from tenancy.spec.fields.services import Source
 from tenancy.spec.fields.shares import GpuShare, WhenSpent
 from tenancy.spec.fields.tenant import Tenant
+from tenancy.spec.reading.mistakes import Mistake
 from tenancy.spec.reading.source import Location
 
 _EFFECTIVE_WITHOUT_AWS = {"enabled", "identity", "network"}

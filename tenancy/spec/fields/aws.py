@@ -14,10 +14,10 @@ from tenancy.catalog.nodes import SYSTEM_ROOT_GIB, WHOLE_ROOT_GIB
 from tenancy.catalog.regions import REGIONS
 from tenancy.catalog.versions import ADD_ONS, AMI_DEFAULT, add_on_misfit, ami_release_misfit
 from tenancy.rules.values import MOST_PUBLIC, foreign_arn, is_private, never_public, unsafe_range, wide_range
-from tenancy.spec.fields.base import Flag, Mistake, Positive, Spec, TextForm, WholeNumber, rule_mistake
+from tenancy.spec.fields.base import Flag, Positive, Spec, TextForm, WholeNumber
 from tenancy.spec.fields.identity import Identities, PodIdentity
 from tenancy.spec.fields.pools import Release, Zone, Zones
-from tenancy.spec.reading.mistakes import nearest
+from tenancy.spec.reading.mistakes import Mistake, nearest, rule_mistake
 from tenancy.spec.reading.source import Location
 
 _Account = Annotated[

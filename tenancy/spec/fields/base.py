@@ -27,13 +27,12 @@ from tenancy.catalog.text import is_shown
 from tenancy.kube import quantities
 from tenancy.rules.catalogue import Violation
 from tenancy.rules.values import day, name_misfit
-from tenancy.spec.reading.mistakes import NEEDS_TEXT as NEEDS_TEXT
-from tenancy.spec.reading.mistakes import Mistake as Mistake
-from tenancy.spec.reading.mistakes import Mistakes as Mistakes
-from tenancy.spec.reading.mistakes import describe_value as describe_value
-from tenancy.spec.reading.mistakes import form_error as form_error
-from tenancy.spec.reading.mistakes import mistake_of_violation as mistake_of_violation
-from tenancy.spec.reading.mistakes import rule_mistake as rule_mistake
+from tenancy.spec.reading.mistakes import (
+    Mistake,
+    Mistakes,
+    describe_value,
+    form_error,
+)
 
 if TYPE_CHECKING:
     _Model = BaseModel

@@ -15,8 +15,9 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field
 
-from tenancy.spec.fields.base import Day, FlavorName, Mistake, Positive, Reason, ShortName, Spec, TextForm, form_error
+from tenancy.spec.fields.base import Day, FlavorName, Positive, Reason, ShortName, Spec, TextForm
 from tenancy.spec.fields.queues import Duration, seconds
+from tenancy.spec.reading.mistakes import Mistake, form_error
 
 WEEK = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _DAY = f"({'|'.join(WEEK)})"

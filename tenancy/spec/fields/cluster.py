@@ -12,18 +12,8 @@ from pydantic import Field
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import incompatible
 from tenancy.rules.values import astray_image, moving_image, unsafe_range, wide_range
-from tenancy.spec.fields.base import (
-    VALID_AMOUNTS,
-    Flag,
-    Mistake,
-    Quantity,
-    ShortName,
-    Slug,
-    Spec,
-    TextForm,
-    WholeNumber,
-    rule_mistake,
-)
+from tenancy.spec.fields.base import VALID_AMOUNTS, Flag, Quantity, ShortName, Slug, Spec, TextForm, WholeNumber
+from tenancy.spec.reading.mistakes import Mistake, rule_mistake
 
 
 class Cni(StrEnum):

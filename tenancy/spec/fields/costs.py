@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from tenancy.spec.fields.base import ShortName, Slug, Spec, WholeNumber, describe_value, form_error
+from tenancy.spec.fields.base import ShortName, Slug, Spec, WholeNumber
+from tenancy.spec.reading.mistakes import describe_value, form_error
 
 
 def _price(value: Any) -> Decimal:

@@ -9,19 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from tenancy.rules.values import unsafe_prefix
-from tenancy.spec.fields.base import (
-    Flag,
-    Mistake,
-    ShortName,
-    Slug,
-    Spec,
-    TenantName,
-    TextForm,
-    WholeNumber,
-    describe_value,
-    form_error,
-    rule_mistake,
-)
+from tenancy.spec.fields.base import Flag, ShortName, Slug, Spec, TenantName, TextForm, WholeNumber
+from tenancy.spec.reading.mistakes import Mistake, describe_value, form_error, rule_mistake
 
 Days = Annotated[int, WholeNumber(1, 36_500)]
 KeyArn = Annotated[

@@ -10,7 +10,8 @@ from pydantic import Field
 
 from tenancy.catalog.account import QUOTAS
 from tenancy.rules.values import broad_subject, foreign_subject
-from tenancy.spec.fields.base import Flag, Mail, Mistake, Positive, ShortName, Spec, TextForm, rule_mistake
+from tenancy.spec.fields.base import Flag, Mail, Positive, ShortName, Spec, TextForm
+from tenancy.spec.reading.mistakes import Mistake, rule_mistake
 
 RoleArn = Annotated[
     str,

@@ -10,8 +10,9 @@ from pydantic import Field
 
 from tenancy.catalog import vocabulary as words
 from tenancy.rules.values import tenants_name
-from tenancy.spec.fields.base import Flag, LabelValue, Mail, Mistake, Size, Slug, Spec, TextForm, rule_mistake
+from tenancy.spec.fields.base import Flag, LabelValue, Mail, Size, Slug, Spec, TextForm
 from tenancy.spec.fields.queues import Duration, seconds
+from tenancy.spec.reading.mistakes import Mistake, rule_mistake
 
 
 class Collector(StrEnum):

@@ -9,7 +9,8 @@ from pydantic import Field
 
 from tenancy.catalog import vocabulary as words
 from tenancy.rules.values import INTERNET, unsafe_range
-from tenancy.spec.fields.base import Flag, Mistake, Port, Slug, Spec, TextForm, rule_mistake
+from tenancy.spec.fields.base import Flag, Port, Slug, Spec, TextForm
+from tenancy.spec.reading.mistakes import Mistake, rule_mistake
 
 _Host = Annotated[
     str,

@@ -9,8 +9,9 @@ from pydantic import Field
 
 from tenancy.catalog import vocabulary as words
 from tenancy.rules.values import reserved_label
-from tenancy.spec.fields.base import LabelKey, Line, Mistake, Slug, Spec, TextForm, rule_mistake
+from tenancy.spec.fields.base import LabelKey, Line, Slug, Spec, TextForm
 from tenancy.spec.fields.queues import SharingPreset, Weight
+from tenancy.spec.reading.mistakes import Mistake, rule_mistake
 
 
 class Department(Spec):

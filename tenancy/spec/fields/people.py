@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tenancy.rules.values import foreign_subject
-from tenancy.spec.fields.base import Mail, Mistake, ShortName, Slug, Spec, TextForm, rule_mistake
+from tenancy.spec.fields.base import Mail, ShortName, Slug, Spec, TextForm
+from tenancy.spec.reading.mistakes import Mistake, rule_mistake
 
 
 class Owner(Spec):

@@ -9,7 +9,8 @@ from pydantic import Field
 
 from tenancy.catalog import vocabulary as words
 from tenancy.rules.values import LONGEST_EXCEPTION, foreign_subject, tenants_name, unbounded_end
-from tenancy.spec.fields.base import Day, LabelValue, Mistake, Reason, Slug, Spec, TextForm, rule_mistake
+from tenancy.spec.fields.base import Day, LabelValue, Reason, Slug, Spec, TextForm
+from tenancy.spec.reading.mistakes import Mistake, rule_mistake
 
 _Group = Annotated[
     str,

@@ -12,7 +12,8 @@ from tenancy.catalog import days
 from tenancy.catalog.account import LONGEST_BLOCK
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.rules.values import LONGEST_EXCEPTION, unbounded_end
-from tenancy.spec.fields.base import Day, Flag, Mail, Mistake, Reason, Slug, Spec, TextForm, WholeNumber, rule_mistake
+from tenancy.spec.fields.base import Day, Flag, Mail, Reason, Slug, Spec, TextForm, WholeNumber
+from tenancy.spec.reading.mistakes import Mistake, rule_mistake
 
 
 class Scheduler(StrEnum):

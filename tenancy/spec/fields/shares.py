@@ -8,9 +8,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tenancy.spec.fields.base import Count, Mistake, Spec, WholeNumber, rule_mistake
+from tenancy.spec.fields.base import Count, Spec, WholeNumber
 from tenancy.spec.fields.calendar import TemporaryShare
 from tenancy.spec.fields.queues import Duration, Relief, SharingPreset
+from tenancy.spec.reading.mistakes import Mistake, rule_mistake
 
 
 class GpuShare(Spec):

@@ -26,16 +26,12 @@ from tenancy.spec.fields.base import (
     LabelValue,
     Line,
     Mail,
-    Mistake,
     Reason,
     ShortName,
     Slug,
     Spec,
     TenantName,
     TextForm,
-    describe_value,
-    form_error,
-    rule_mistake,
 )
 from tenancy.spec.fields.calendar import GpuWindow
 from tenancy.spec.fields.data import AwsResources, Storage
@@ -45,6 +41,7 @@ from tenancy.spec.fields.people import Owner, Person, Role, Subject
 from tenancy.spec.fields.queues import QueueState, Weight
 from tenancy.spec.fields.shares import Budget, GpuShare, WhenSpent
 from tenancy.spec.fields.tiers import Quota
+from tenancy.spec.reading.mistakes import Mistake, describe_value, form_error, rule_mistake
 from tenancy.spec.reading.source import Location
 
 

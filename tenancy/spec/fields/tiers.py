@@ -19,7 +19,6 @@ from tenancy.spec.fields.base import (
     Cores,
     Count,
     Flag,
-    Mistake,
     Quantity,
     Size,
     Slug,
@@ -27,10 +26,10 @@ from tenancy.spec.fields.base import (
     TextForm,
     WholeNumber,
     amount,
-    rule_mistake,
 )
 from tenancy.spec.fields.data import Access
 from tenancy.spec.fields.queues import Duration, QueueOrder
+from tenancy.spec.reading.mistakes import Mistake, rule_mistake
 
 OWN_QUOTA_KEYS = frozenset(
     {"configmaps", "persistentvolumeclaims", "pods", "secrets", "services", "services.loadbalancers"}

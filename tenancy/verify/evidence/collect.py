@@ -17,8 +17,9 @@ from tenancy.catalog.versions import CHARTS, IMAGES
 from tenancy.planning import Plan
 from tenancy.planning.access_review import all_grants
 from tenancy.planning.render import file_texts
-from tenancy.rules.catalogue import FACES, RULES
+from tenancy.rules.catalogue import RULES
 from tenancy.rules.controls import as_facts
+from tenancy.rules.model import FACES
 from tenancy.spec.loader import ENVIRONMENT_FILE, SUFFIXES, TENANTS_FOLDER, Loaded
 from tenancy.verify.evidence.bundle import ENVELOPE, Unusable, as_json, digest
 from tenancy.verify.evidence.page import page

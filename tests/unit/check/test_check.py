@@ -36,12 +36,14 @@ from tenancy.check.judge import JUDGED, PLATFORM, CheckResult, judge
 from tenancy.check.reader import FilePosition, Manifests, read
 from tenancy.cli import main
 from tenancy.kube.kinds import GROUPS
+from tenancy.kube.objects import UNKNOWN
 from tenancy.planning import make_plan
 from tenancy.planning.render import write
-from tenancy.rules.catalogue import RULES, Severity, Violation
+from tenancy.rules.catalogue import RULES, Violation
 from tenancy.rules.exceptions import FIELDS, waivers
-from tenancy.rules.found import UNKNOWN, Finding
+from tenancy.rules.found import Finding
 from tenancy.rules.levels import PolicyPreset, RuleLevel, level_of
+from tenancy.rules.model import Severity
 from tenancy.rules.nodes import MIG_CONFIG
 from tenancy.spec.loader import load
 from tests.conftest import in_days

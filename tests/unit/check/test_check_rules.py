@@ -31,10 +31,12 @@ from pack_cases import GPU_TAINT, Case, kueue, node_pool, with_field
 
 from tenancy.catalog import vocabulary as words
 from tenancy.check.everywhere import guard_findings
+from tenancy.kube.objects import UNKNOWN
 from tenancy.planning import make_plan
 from tenancy.rules import plain, together
-from tenancy.rules.catalogue import Face, with_face
-from tenancy.rules.found import UNKNOWN, Finding
+from tenancy.rules.catalogue import with_face
+from tenancy.rules.found import Finding
+from tenancy.rules.model import Face
 from tenancy.spec.loader import load
 
 ROOT = Path(__file__).parents[3]

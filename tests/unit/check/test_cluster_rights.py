@@ -8,7 +8,8 @@ import pytest
 
 from tenancy.check.judge import judge
 from tenancy.check.reader import FilePosition, Manifests
-from tenancy.rules.catalogue import RULES, Severity
+from tenancy.rules.catalogue import RULES
+from tenancy.rules.model import Severity
 from tests.pack_cases import RBAC, manifest
 
 TEAM = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}}

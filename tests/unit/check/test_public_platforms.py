@@ -9,7 +9,8 @@ import pytest
 
 from tenancy.check.judge import judge
 from tenancy.check.reader import FilePosition, Manifests
-from tenancy.rules.catalogue import RULES, Severity
+from tenancy.rules.catalogue import RULES
+from tenancy.rules.model import Severity
 from tests.pack_cases import GPU_TAINT, P5, manifest, node_pool, one_of, release, with_field
 from tests.pack_cases import cluster_queue as queue
 

@@ -14,7 +14,7 @@ from tenancy.cli import main
 from tenancy.diff.alarms import ReviewReason, alarm
 from tenancy.diff.changes import Change, ChangeTopic
 from tenancy.diff.previews import UNKNOWN_PLACEHOLDER, changes, read
-from tenancy.rules.found import UNKNOWN
+from tenancy.kube.objects import UNKNOWN
 
 LABELS = {"tenancy.gpu/tenant": "fraud"}
 

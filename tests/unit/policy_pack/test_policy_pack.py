@@ -52,12 +52,13 @@ from pack_worlds import judged
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.days import today
 from tenancy.check.everywhere import guard_findings
+from tenancy.kube.objects import UNKNOWN as UNKNOWN_TEXT
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.common import pools
 from tenancy.rules import aws, nodes
-from tenancy.rules.catalogue import RULES, Face, with_face
-from tenancy.rules.found import UNKNOWN as UNKNOWN_TEXT
+from tenancy.rules.catalogue import RULES, with_face
 from tenancy.rules.found import Finding
+from tenancy.rules.model import Face
 from tenancy.rules.objects import CHECKS, object_findings
 from tenancy.rules.together import findings_together
 from tenancy.spec.loader import load

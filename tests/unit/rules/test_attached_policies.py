@@ -11,8 +11,8 @@ import pytest
 from pack_cases import on_aws
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import UNKNOWN
 from tenancy.rules import aws
-from tenancy.rules.found import UNKNOWN
 from tenancy.rules.together import findings_together
 
 Object = dict[str, Any]

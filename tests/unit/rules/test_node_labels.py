@@ -10,13 +10,14 @@ from check_cases import M7I, TEAMS, flavor, home, label_guard, pod, queue
 from pack_cases import cluster_queue, group, node_pool, with_field
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import UNKNOWN
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.common.pools import MIG_CONFIG, PLUGIN_CONFIG, node_labels
 from tenancy.planning.guards import guard_objects, guards
 from tenancy.planning.kubernetes.samples import sample
 from tenancy.rules import aws
 from tenancy.rules.catalogue import RULES
-from tenancy.rules.found import UNKNOWN, Finding
+from tenancy.rules.found import Finding
 from tenancy.rules.levels import PolicyPreset, RuleLevel, level_of
 from tenancy.rules.nodes import PLACE, PLACING
 from tenancy.rules.together import findings_together

@@ -21,9 +21,9 @@ from tenancy.kube.objects import Object
 from tenancy.planning import make_plan
 from tenancy.planning.guards import guards
 from tenancy.rules import catalogue
-from tenancy.rules.catalogue import RULES, Face, with_face
+from tenancy.rules.catalogue import RULES, with_face
 from tenancy.rules.found import Finding
-from tenancy.rules.model import Rule
+from tenancy.rules.model import Face, Rule
 from tenancy.spec.fields.environment import Environment
 from tenancy.verify.attacks import Attack
 from tests import pack_worlds

@@ -9,20 +9,11 @@ from typing import Any
 
 import pytest
 
+from tenancy.catalog.account import INLINE_LENGTH, TRUST_LENGTH
 from tenancy.iam.evaluator import Policies, compile
 from tenancy.iam.requests import Principal, request, role_session
-from tenancy.planning.aws.identity import (
-    INLINE_LENGTH,
-    MANAGED_COUNT,
-    TRUST_LENGTH,
-    Document,
-    RolePlan,
-    interruption_events,
-    key_policy,
-    partition,
-    queue_policy,
-    roles,
-)
+from tenancy.planning.aws.documents import Document, partition
+from tenancy.planning.aws.identity import MANAGED_COUNT, RolePlan, interruption_events, key_policy, queue_policy, roles
 from tenancy.planning.common.names import ROLE_LENGTH
 from tenancy.spec.fields.environment import Environment
 from tests.conftest import every
