@@ -75,7 +75,9 @@ def decide_runs(
     for name, scope, _ in existing_stacks:
         if scope is StackScope.ALL:
             names_by_tenant |= dict.fromkeys(plan.names, name)
-    drifted |= {names_by_tenant[tenant] for tenant in tenants_with_drift(driver.api, plan, [*names_by_tenant])}
+    # A cluster that is still to be made has no API server.
+    if names_by_tenant:
+        drifted |= {names_by_tenant[tenant] for tenant in tenants_with_drift(driver.api, plan, [*names_by_tenant])}
     causes_by_stack = causes(
         planned,
         stack_digests,
