@@ -18,6 +18,9 @@ from pulumi import automation
 
 from tenancy.catalog import vocabulary as words
 from tenancy.cli import main
+from tenancy.cli.up_decision import decide_runs
+from tenancy.cli.up_report import Report
+from tenancy.cli.up_stack import RemovableTenants, RunSettings
 from tenancy.cluster.api import ApiUnreachable, Response
 from tenancy.deploy import records, workers
 from tenancy.deploy.command import OwnGroupCommand
@@ -67,6 +70,28 @@ def why(
 ) -> dict[str, tuple[Cause, ...]]:
     causes_by_stack = causes(STACKS, planned_digests, recorded, existing, drifted, selection or CliSelection())
     return {name: stack_causes for name, stack_causes in causes_by_stack.items() if stack_causes}
+
+
+class WithoutKubeconfig:
+    """A driver before its cluster exists: the backend has no stack, and no context reaches an API server."""
+
+    root, engine = ROOT, SimpleNamespace(version="3.259.0")
+
+    def stacks(self, _environment: str) -> list[str]:
+        return []
+
+    @property
+    def api(self) -> Any:
+        raise ApiUnreachable("given kubeconfig without a usable context")
+
+
+def test_a_cluster_that_is_still_to_be_made_is_asked_nothing(bank: Loaded) -> None:
+    plan = make_plan(bank.environment, bank.tenants)
+    run = RunSettings(plan, RemovableTenants(frozenset(), frozenset(), 1), only_preview=True, refresh=False)
+    cluster = next(stack for stack in stacks(plan, bank.environment.stacks) if stack[1] is StackScope.CLUSTER)
+    driver: Any = WithoutKubeconfig()
+    fleet = decide_runs(run, driver, Report("text"), bank, [cluster], ())
+    assert fleet.causes == {cluster[0]: (Cause.NEW,)}
 
 
 def test_a_fleet_that_is_as_it_was_made_runs_nothing() -> None:

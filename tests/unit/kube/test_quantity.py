@@ -181,7 +181,7 @@ NO_QUANTITY: Mapping[str, Mapping[str, str]] = {
         "int(gpus)": "a number of GPUs, after the reader",
     },
     "tenancy/check/admission/cel.py": {
-        f"Decimal({name})": "a quantity's exact number, which the reader wrote" for name in ("a", "b", "given")
+        f"Decimal({name})": "a quantity's exact number, which the reader wrote" for name in ("a", "b", "amount")
     },
     "tenancy/check/admission/quota.py": {
         "int(part.get('count', 1))": "a number of devices",
@@ -193,6 +193,7 @@ NO_QUANTITY: Mapping[str, Mapping[str, str]] = {
     },
     "tenancy/diff/previews.py": {"int(count)": "a number of nodes"},
     "tenancy/kube/pods.py": {
+        "int((item['metadata'].get('annotations') or {}).get(_MIN_PODS, 0))": "a number of pods",
         "int(pods.count)": "a number of pods",
         "Decimal(number)": "thousandths, which the reader made",
     },
@@ -205,7 +206,6 @@ NO_QUANTITY: Mapping[str, Mapping[str, str]] = {
         "round(part * 100)": "a made-up utilization",
         "round(part, 4)": "a made-up utilization",
     },
-    "tenancy/explain/fits_nodes.py": {"int(machine[name] // amount)": "a ratio of two numbers that are read already"},
     "tenancy/planning/observability/alerts.py": {"float(price)": "dollars"},
     "tenancy/planning/queueing/pool_yields.py": {
         "int(amount(quota.cpu))": "rounded down on purpose, after the reader",
