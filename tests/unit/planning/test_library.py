@@ -122,7 +122,7 @@ def test_the_package_is_typed() -> None:
 
 
 def test_the_typed_mappings_are_those_of_the_models() -> None:
-    text = (ROOT / "tenancy" / "schema" / "typed.py").read_text("utf-8")
+    text = (ROOT / "tenancy" / "spec" / "typed.py").read_text("utf-8")
     assert text == module(), "run: tenancy schema --python > tenancy/spec/typed.py"
 
 
@@ -130,7 +130,7 @@ def test_type_checkers_know_which_fields_have_a_default() -> None:
     """They read it by its keyword alone (PEP 681): mypy would ask a program for every field."""
     wrong = [
         f"{path.name}:{node.lineno}"
-        for path in (ROOT / "tenancy" / "schema").glob("*.py")
+        for path in (ROOT / "tenancy" / "spec" / "fields").glob("*.py")
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "Field" and node.args
     ]
