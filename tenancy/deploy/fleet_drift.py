@@ -20,9 +20,10 @@ def tenants_with_drift(api: Api, plan: Plan, tenants: Sequence[str]) -> set[str]
     The engine's state is not read, so a value in another form counts too: such a tenant's own run tells the two apart.
     """
     drifted_tenants: set[str] = set()
+    plans = {tenant.name: tenant for tenant in plan.tenants}
     for start in range(0, len(tenants), BATCH):
         batch = tenants[start : start + BATCH]
-        items = (item for name in batch for item in plan.tenant(name).objects())
+        items = (item for name in batch for item in plans[name].objects())
         drifts = drift(api, tenants_selector(plan.environment, batch), items)
         drifted_tenants |= {object_drift.item["metadata"]["labels"][words.TENANT] for object_drift in drifts}
     return drifted_tenants
