@@ -551,6 +551,19 @@ def test_without_some_rules_exactly_their_attacks_get_through(
         assert turned(cluster, sent_attacks) == claimed(cluster, *rules)
 
 
+def test_every_guard_is_as_planned_again_after_the_mutations(cluster: Cluster, mutant: Mutant) -> None:
+    mutant.without(frozenset())
+    policies = [guard for guard in cluster.plan.platform.guards if guard["kind"] == "ValidatingAdmissionPolicy"]
+    served_policies = [cluster.api.request("GET", path_of(policy)).body for policy in policies]
+    changed_policies = [
+        policy["metadata"]["name"]
+        for policy, served in zip(policies, served_policies, strict=True)
+        if policy["spec"]["validations"] != served["spec"]["validations"]
+    ]
+    assert policies != []
+    assert changed_policies == []
+
+
 @contextmanager
 def unlabelled(cluster: Cluster) -> Generator[None]:
     """Every namespace without its label of Pod Security, for as long as it takes."""
