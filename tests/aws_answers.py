@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from aws_double_facts import add_on_version
+
 from tenancy.components.aws.network import NO_ENDPOINT, SEVERAL_ENDPOINTS
 
 MAIN, SECONDARY = "rtb-main", "100.64.0.0/16"
@@ -53,8 +55,9 @@ class Answers:
 
     def getAddonVersion(self, arguments: Any) -> dict[str, Any]:  # noqa: N802 (AWS' name)
         """EKS' default version or the most recent one; both newer than any floor unless set."""
-        default, latest = self.add_ons.get(arguments["addonName"], ("v9.9.0-eksbuild.1", "v9.9.1-eksbuild.1"))
-        return {"version": latest if arguments["mostRecent"] else default}
+        if versions := self.add_ons.get(arguments["addonName"]):
+            return {"version": versions[bool(arguments["mostRecent"])]}
+        return {"version": add_on_version(arguments)}
 
     def getAmi(self, arguments: Any) -> Any:  # noqa: N802 (AWS' name)
         (only,) = arguments["filters"]

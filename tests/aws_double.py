@@ -43,15 +43,13 @@ Answer = Mapping[str, Any] | Callable[[Mapping[str, Any], str], Mapping[str, Any
 """Result of an invoke: the values, or a function of its arguments and the region."""
 
 
-def _add_on_version(arguments: Mapping[str, Any], region: str) -> dict[str, Any]:
-    """EKS' default version of an add-on, or the most recent one: here by the cluster's minor."""
-    minor, patch = arguments["kubernetesVersion"], int(arguments.get("mostRecent") or False)
-    major = minor if arguments["addonName"] == "kube-proxy" else f"9.{minor.partition('.')[2]}"
-    return {**arguments, "version": f"v{major}.{patch}-eksbuild.1", "id": arguments["addonName"], "region": region}
-
-
 ANSWERS: Mapping[str, Answer] = {
-    "aws:eks/getAddonVersion:getAddonVersion": _add_on_version,
+    "aws:eks/getAddonVersion:getAddonVersion": lambda arguments, region: {
+        **arguments,
+        "version": facts.add_on_version(arguments),
+        "id": arguments["addonName"],
+        "region": region,
+    },
     "aws:index/getAvailabilityZones:getAvailabilityZones": lambda _, region: {
         "id": region,
         "names": [f"{region}{zone}" for zone in "abc"],
@@ -237,7 +235,7 @@ class AwsDouble(provider_pb2_grpc.ResourceProviderServicer):
         old, new = plain(from_struct(request.old_inputs)), plain(from_struct(request.news))
         call = self._call("diff", request, new, request.id)
         self._note(call, context)
-        property_changes = list(facts.changes(old, new))
+        property_changes = facts.planned_changes(call.type, old, new)
         replacing = {change.path for change in property_changes if facts.replaces(call.type, change)}
         kinds = provider_pb2.PropertyDiff.Kind
         details = {

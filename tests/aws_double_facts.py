@@ -88,6 +88,8 @@ REPLACES: Mapping[str, str] = {
     "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": "securityGroupId",
     "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": "securityGroupId",
 }
+# Computed where the program leaves them out: the provider's plan shows no change where a part is unknown in a preview.
+COMPUTED_BLOCKS = {"aws:ec2/securityGroup:SecurityGroup": {"egress", "ingress"}}
 # Sets to AWS and to the provider: another order is no change.
 SETS = set(
     "clientIdLists egress enabledClusterLogTypes ingress kubernetesGroups managedPolicyArns namespaces "
@@ -212,6 +214,13 @@ def autoname(token: str, name: str, inputs: Mapping[str, Any], old: Mapping[str,
     return {key: prefix + (generated.lower() if key == "bucket" else generated)}
 
 
+def add_on_version(arguments: Mapping[str, Any]) -> str:
+    """EKS' default version of an add-on, or the most recent one: here by the cluster's minor."""
+    minor, patch = arguments["kubernetesVersion"], int(arguments.get("mostRecent") or False)
+    major = minor if arguments["addonName"] == "kube-proxy" else f"9.{minor.partition('.')[2]}"
+    return f"v{major}.{patch}-eksbuild.1"
+
+
 @dataclass(frozen=True)
 class Change:
     """A property that differs: `how` is ADD, DELETE or UPDATE."""
@@ -241,6 +250,12 @@ def changes(old: Any, new: Any, path: str = "", name: str = "") -> Iterator[Chan
             yield from changes(before, after, f"{path}[{index}]")
     elif UNKNOWN in (old, new) or _order(name, old) != _order(name, new):
         yield Change(path, "UPDATE")
+
+
+def planned_changes(token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
+    """Changes that the provider's plan shows for a resource of a type."""
+    unknown_blocks = {key for key in COMPUTED_BLOCKS.get(token, ()) if repr(UNKNOWN) in repr(new.get(key))}
+    return [change for change in changes(old, new) if change.property not in unknown_blocks]
 
 
 def _order(name: str, value: Any) -> Any:

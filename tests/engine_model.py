@@ -144,6 +144,7 @@ def _refers(request: Any, urns: set[str], *, forced: bool = False) -> bool:
     return any(
         any(urn.endswith(tuple(urns)) for urn in refers.urns)
         and not any(change.startswith(key) for change in request.ignoreChanges)
+        and key not in facts.COMPUTED_BLOCKS.get(request.type, ())
         and (_replaces(request, facts.Change(key, "UPDATE")) or not forced)
         for key, refers in request.propertyDependencies.items()
     )

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from aws_double_facts import add_on_version
 from pulumi.runtime.mocks import MockMonitor, Mocks, set_mocks
 from pulumi.runtime.stack import run_pulumi_func
 
@@ -17,6 +18,7 @@ from tenancy.planning.scope import StackScope, select
 from tests.conftest import forget_programs
 
 ADD_ON_VERSION = "aws:eks/getAddonVersion:getAddonVersion"
+CLUSTER = "aws:eks/cluster:Cluster"
 
 
 class Echo(Mocks):
@@ -25,10 +27,14 @@ class Echo(Mocks):
 
     def call(self, args: Any) -> Any:
         if args.token == ADD_ON_VERSION:
-            return {"version": "v9.9.0-eksbuild.1"}
+            return {"version": add_on_version(args.args)}
         raise AssertionError(f"the program called {args.token}")
 
     def new_resource(self, args: Any) -> tuple[str, dict[str, Any]]:
+        if args.typ == CLUSTER:
+            # What refers to it is left out of a request when the output is none.
+            network = {**args.inputs["vpcConfig"], "clusterSecurityGroupId": f"{args.name}-group"}
+            return f"{args.name}-id", {**args.inputs, "vpcConfig": network}
         return f"{args.name}-id", args.inputs
 
 

@@ -308,7 +308,7 @@ def test_an_add_on_has_the_version_that_eks_lists_for_the_clusters_kubernetes(
 ) -> None:
     versions = version_of()
     assert set(versions) == set(ADD_ONS)
-    assert set(versions.values()) == {"v9.9.0-eksbuild.1"}
+    assert {*versions.values()} == {"v1.36.0-eksbuild.1", "v9.36.0-eksbuild.1"}
     requests = [arguments for name, arguments in answers.asked if name == "getAddonVersion"]
     assert {arguments["kubernetesVersion"] for arguments in requests} == {"1.36"}, "another minor has other versions"
 
@@ -319,7 +319,7 @@ def test_the_latest_version_is_taken_where_it_is_asked_for_and_a_fixed_one_befor
 ) -> None:
     versions = version_of(release="latest", versions={"coredns": "v1.12.1-eksbuild.2"})
     assert versions.pop("coredns") == "v1.12.1-eksbuild.2"
-    assert set(versions.values()) == {"v9.9.1-eksbuild.1"}
+    assert {*versions.values()} == {"v1.36.1-eksbuild.1", "v9.36.1-eksbuild.1"}
 
 
 @pytest.mark.parametrize("name", ADD_ON_FLOORS)
