@@ -61,7 +61,8 @@ def with_inlined_variables(guard: Guard) -> Guard:
             inlined = text if re.fullmatch(r"[\w.]+", text) else f"({text})"
             reference = re.compile(rf"\bvariables\.{name}\b")
             texts = {
-                key: reference.sub(lambda _, inlined=inlined: inlined, expression) for key, expression in texts.items()
+                key: reference.sub(lambda _, inlined=inlined: inlined, text) if f"variables.{name}" in text else text
+                for key, text in texts.items()
             }
     # Of a template `placing` is no question.
     texts = {key: text.replace("!true || ", "") for key, text in texts.items()}
