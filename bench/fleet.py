@@ -238,7 +238,6 @@ def project(tenants: int) -> Generator[Path]:
             platform_group=loaded.environment.platform.group,
             nodes=[],
             queues=chart.values if chart else None,
-            type_checks=False,
         )
         try:
             yield root

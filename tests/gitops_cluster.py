@@ -216,7 +216,6 @@ def lab_of(root: Path) -> Iterator[tuple[SpecFolder, LabApi]]:
                 platform_group=environment.platform.group,
                 nodes=fake_nodes(environment),
                 queues=chart.values,
-                type_checks=False,
             )
             with LabApi(lab, ports.remembered(lab)["kube-apiserver"]) as api:
                 yield spec, api

@@ -69,7 +69,7 @@ def write_config(lab: Lab, name: str) -> Path:
 
 
 def commands(
-    lab: Lab, ports: Mapping[str, int], binaries: Mapping[str, Path], *, type_checks: bool = True
+    lab: Lab, ports: Mapping[str, int], binaries: Mapping[str, Path], *, type_checks: bool = False
 ) -> dict[str, list[str]]:
     """The command line of each component, in the order of starting.
 

@@ -137,8 +137,6 @@ def deploy(loaded: Loaded, plan: Plan, home: Path, crds: Iterable[Object] = (), 
             platform_group=loaded.environment.platform.group,
             nodes=fake_nodes(loaded.environment),
             queues=chart.values if chart else None,
-            # They would take longer than all attacks; one test asks for them.
-            type_checks=False,
         )
         if crds := list(crds):
             apply(crds)

@@ -84,7 +84,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
             path.unlink()
         lab_project.write("environment.yaml", ENVIRONMENT)
         lab_project.write("tenants/owner.yaml", OWNER_TENANT)
-        lab_project.lab.remember(type_checks=False)
         result = lab_project.tenancy("lab", "up", "local")
         assert result.code == 0, result.text
         yield lab_project

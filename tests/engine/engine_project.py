@@ -145,7 +145,7 @@ class Project:
     def start_lab(self) -> None:
         """A lab in whatever state it is; started if there is none."""
         # What the type checks write, no engine reads; tests/attacks does.
-        control_plane.up(root=self.folder, platform_group="gpu-platform-team", type_checks=False)
+        control_plane.up(root=self.folder, platform_group="gpu-platform-team")
 
     def start(
         self, *command: str, env: Mapping[str, str] | None = None, folder: Path | None = None

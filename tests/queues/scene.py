@@ -455,7 +455,7 @@ def on_stage(home: Path, folder: Path, crds: Iterable[Object] = (), **settings: 
             patch.setenv("KUBECONFIG", str(stage_lab.kubeconfig))
             strip(Api(words.LAB_CONTEXT))
         if crds := list(crds):
-            lab = control_plane.up(root=home, platform_group=group, type_checks=False)
+            lab = control_plane.up(root=home, platform_group=group)
             patch.setenv("KUBECONFIG", str(lab.kubeconfig))
             api = Api(words.LAB_CONTEXT)
             for crd in crds:
@@ -464,7 +464,7 @@ def on_stage(home: Path, folder: Path, crds: Iterable[Object] = (), **settings: 
             # The controller of quotas asks every 30 s which kinds there are; a new one asks at once.
             processes.stop(processes.running(stage_lab, (CONTROLLERS,))[CONTROLLERS])
         nodes, queues = fake_nodes(loaded.environment), kueue_values(loaded, **settings)
-        lab = control_plane.up(root=home, platform_group=group, nodes=nodes, queues=queues, type_checks=False)
+        lab = control_plane.up(root=home, platform_group=group, nodes=nodes, queues=queues)
         patch.setenv("KUBECONFIG", str(lab.kubeconfig))
         scene = Scene(home, folder)
         scene.apply()

@@ -48,7 +48,7 @@ def configured(scene: Scene, **settings: Any) -> Iterator[None]:
     def start(**more: Any) -> None:
         group, nodes = scene.loaded.environment.platform.group, fake_nodes(scene.loaded.environment)
         queues = kueue_values(scene.loaded, **more)
-        control_plane.up(root=scene.root, platform_group=group, nodes=nodes, queues=queues, type_checks=False)
+        control_plane.up(root=scene.root, platform_group=group, nodes=nodes, queues=queues)
         scene.settle()
 
     start(**settings)

@@ -169,7 +169,7 @@ def configured(scene: Scene, **settings: Any) -> Iterator[None]:
     def start(values: dict[str, Any]) -> None:
         group = scene.loaded.environment.platform.group
         nodes = fake_nodes(scene.loaded.environment)
-        control_plane.up(root=scene.root, platform_group=group, nodes=nodes, queues=values, type_checks=False)
+        control_plane.up(root=scene.root, platform_group=group, nodes=nodes, queues=values)
 
     start(kueue_values(scene.loaded, **settings))
     try:
