@@ -25,7 +25,7 @@ LAB_SECONDS = LAB_NODE + "-seconds"
 LAB_CONTEXT = "gpu-tenancy-lab"
 """Context of the lab's kubeconfig; no other kubeconfig has it."""
 
-OVERRULE = {"PULUMI_K8S_ENABLE_PATCH_FORCE": "true"}
+PATCH_FORCE_ENVIRONMENT = {"PULUMI_K8S_ENABLE_PATCH_FORCE": "true"}
 """Environment variable of the engine: it takes over fields that another manager owns. Without it a run stops there."""
 
 # What the guards read. Annotations, because a list does not fit into a label value.

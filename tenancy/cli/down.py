@@ -18,12 +18,13 @@ def command(environment: str, lab: bool, yes: bool) -> None:
     A namespace is deleted with all objects in it. Namespaces of a tenant with `adopt: true` stay, and get the labels
     and annotations of before their adoption. An EKS cluster with `aws.deletion-protection: true` stays too.
     """
+    from tenancy.cli.engine import open_driver
     from tenancy.cli.up_report import show
     from tenancy.clock.controller import ClockRefused
     from tenancy.clock.shutdown import end_reservations
     from tenancy.cluster.api import ApiUnreachable
     from tenancy.cluster.preflight import PreconditionFailed
-    from tenancy.deploy.driver import Driver, RunFailed
+    from tenancy.deploy.driver import RunFailed
     from tenancy.deploy.unrecorded_objects import find_unrecorded, remove_all
     from tenancy.lab.layout import LabError
     from tenancy.lifecycle.adoption_record import restore_namespaces
@@ -34,7 +35,7 @@ def command(environment: str, lab: bool, yes: bool) -> None:
     loaded = load_or_exit(environment, lab=lab)
     name = loaded.environment.environment
     try:
-        driver = Driver.from_environment(loaded, click.echo)
+        driver = open_driver(loaded, click.echo)
         stack_names = driver.stacks(name)
         if loaded.environment.aws.deletion_protection and name + CLUSTER_SUFFIX in stack_names:
             stack_names.remove(name + CLUSTER_SUFFIX)

@@ -27,8 +27,9 @@ def command(environment: str, lab: bool, only_preview: bool) -> None:
     nothing to change in them. The command can be ended at any moment and run again. Exit codes: 0 all tenants are in
     the stacks that the file says, 1 one could not be moved.
     """
+    from tenancy.cli.engine import open_driver
     from tenancy.cluster.api import ApiUnreachable
-    from tenancy.deploy.driver import Driver, RunFailed
+    from tenancy.deploy.driver import RunFailed
     from tenancy.deploy.layout import moves
     from tenancy.lab.layout import LabError
     from tenancy.planning import make_plan
@@ -38,7 +39,7 @@ def command(environment: str, lab: bool, only_preview: bool) -> None:
     plan = make_plan(loaded.environment, loaded.tenants)
     name = plan.environment
     try:
-        driver = Driver.from_environment(loaded, click.echo)
+        driver = open_driver(loaded, click.echo)
         states = {stack: driver.components(stack) for stack in driver.stacks(name)}
         tenant_moves = moves(name, loaded.environment.stacks, plan.names, states)
         if not only_preview:

@@ -404,9 +404,10 @@ def drift(environment: str, lab: bool, form: str) -> None:
 
     Exit codes: 0 no drift, 1 drift, 2 the cluster or the state cannot be read.
     """
+    from tenancy.cli.engine import open_driver
     from tenancy.cluster.api import ApiUnreachable
     from tenancy.cluster.selectors import environment_selector
-    from tenancy.deploy.driver import Driver, RunFailed
+    from tenancy.deploy.driver import RunFailed
     from tenancy.lab.layout import LabError
     from tenancy.planning import make_plan
     from tenancy.planning.scope import StackScope, stacks
@@ -414,7 +415,7 @@ def drift(environment: str, lab: bool, form: str) -> None:
     loaded = load_or_exit(environment, form, lab)
     plan = make_plan(loaded.environment, loaded.tenants)
     try:
-        driver = Driver.from_environment(loaded, functools.partial(click.echo, err=True))
+        driver = open_driver(loaded, functools.partial(click.echo, err=True))
         stack_names = driver.stacks(plan.environment)
         altered_objects = [
             (name, altered)

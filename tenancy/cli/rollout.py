@@ -23,11 +23,12 @@ def status(environment: str, lab: bool, form: str) -> None:
     The records on the cluster say of which version each stack was last made, so the answer is the same on every
     machine with this version. Exit codes: 0 the cluster was read, 2 it was not.
     """
+    from tenancy.cli.engine import open_driver
     from tenancy.cli.tables import show
     from tenancy.cluster.api import ApiUnreachable
     from tenancy.deploy import records
     from tenancy.deploy.digests import digests, program_digest
-    from tenancy.deploy.driver import Driver, RunFailed
+    from tenancy.deploy.driver import RunFailed
     from tenancy.deploy.rollout import progress, waves
     from tenancy.lab.layout import LabError
     from tenancy.output.tables import Table
@@ -38,7 +39,7 @@ def status(environment: str, lab: bool, form: str) -> None:
     loaded = load_or_exit(environment, form, lab)
     plan = make_plan(loaded.environment, loaded.tenants)
     try:
-        driver = Driver.from_environment(loaded, click.echo)
+        driver = open_driver(loaded, click.echo)
         program = program_digest(driver.root, str(driver.engine.version))
         stack_digests = digests(loaded, plan, stacks(plan, loaded.environment.stacks), driver.root, program)
         stack_records = records.read(driver.api)

@@ -119,13 +119,14 @@ def command(
     changed (exit code 1). With `--format json` progress is printed to stderr, and one record per stack to stdout. Exit
     code 1 also if a stack failed; the message lists them, and running the command again goes on.
     """
+    from tenancy.cli.engine import expect_plugins, open_driver
     from tenancy.clock.controller import ClockRefused
     from tenancy.clock.shutdown import end_reservations
     from tenancy.cluster.api import ApiUnreachable
     from tenancy.cluster.api_kinds import frameworks_note, unserved_frameworks
     from tenancy.cluster.preflight import PreconditionFailed, require_same_environment
     from tenancy.deploy.decide import summary_lines as decisions
-    from tenancy.deploy.driver import Driver, RunFailed
+    from tenancy.deploy.driver import RunFailed
     from tenancy.deploy.workers import available, default_workers
     from tenancy.lab.layout import LabError
     from tenancy.lab.plugins import MissingPluginError
@@ -145,8 +146,8 @@ def command(
     leavers = RemovableTenants.from_spec(loaded, removable_names, timeout)
     run = RunSettings(plan, leavers, only_preview, refresh, skip_preview, frozenset(replaceable_groups))
     try:
-        driver = Driver.from_environment(loaded, report.say, run.leavers.by_hand)
-        driver.expect_plugins()
+        driver = open_driver(loaded, report.say, run.leavers.by_hand)
+        expect_plugins(driver)
         report.say(f"{plan.environment}: {pluralize(len(plan.tenants), 'tenant')}")
         planned_stacks = list(stacks(plan, loaded.environment.stacks))
         if unknown := set(selected_stacks) - {name for name, *_ in planned_stacks}:

@@ -35,12 +35,10 @@ from tenancy.deploy.recovery import (
     stored_deployment,
     writes_whole_states,
 )
-from tenancy.lab import plugins
-from tenancy.lab.layout import enter_lab, find_root
 from tenancy.planning.aws.platform_models import KNOWN_COST_TAGS
 from tenancy.planning.scope import CLUSTER_SUFFIX
 from tenancy.rules.catalogue import RULES
-from tenancy.spec.loader import ON_LAB, Loaded
+from tenancy.spec.loader import ON_LAB
 
 PROJECT = "gpu-tenancy"
 PACK = "policy"
@@ -77,19 +75,10 @@ class Driver:
         return Api(self.context)
 
     @classmethod
-    def from_environment(
-        cls,
-        loaded: Loaded,
-        say: Callable[[str], None],
-        removing: Collection[str] = (),
-    ) -> Driver:
-        """A driver for the project that contains the environment's files; LabError without one, RunFailed without an
-        engine."""
+    def open(cls, root: Path, context: str, say: Callable[[str], None], removing: Collection[str] = ()) -> Driver:
+        """A driver for the project in the folder `root`; RunFailed without an engine."""
         from pulumi import automation
 
-        root = find_root(loaded.folder.resolve())
-        context = loaded.environment.cluster.context
-        enter_lab(context, root)
         try:
             engine = automation.PulumiCommand()
         except FileNotFoundError as error:
@@ -98,12 +87,6 @@ class Driver:
             raise RunFailed(str(error)) from error
         mend_backend(_backend())
         return cls(root, context, say, engine, removing)
-
-    def expect_plugins(self) -> None:
-        """MissingPluginError if the program uses an SDK whose plugin a lab cannot have. Elsewhere the engine fetches
-        plugins by itself."""
-        if self.context == words.LAB_CONTEXT:
-            plugins.expect(self.root, self.say)
 
     def select(self, name: str) -> Any:
         """The stack, made if it does not exist; locks and operations that a dead engine left are cleared."""
@@ -195,7 +178,7 @@ class Driver:
         """Variables that tell the program who runs it and where."""
         lab = {ON_LAB: "true"} if self.context == words.LAB_CONTEXT else {}
         removing = {REMOVING: ",".join(sorted(self.removing))} if self.removing else {}
-        return {BY_COMMAND: "true"} | lab | words.OVERRULE | removing
+        return {BY_COMMAND: "true"} | lab | words.PATCH_FORCE_ENVIRONMENT | removing
 
     def set_known_cost_tags(self, stack: Any, keys: Sequence[str], region: str) -> None:
         """Let the stack's program activate the keys that AWS knows, and those that it has activated before."""

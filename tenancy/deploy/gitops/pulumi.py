@@ -63,7 +63,11 @@ def for_operator(plan: Plan, layout: Layout, source: GitOpsSource) -> Mapping[st
 
 
 def _stack(plan: Plan, name: str, prerequisite: str | None, source: GitOpsSource) -> Object:
-    options = {**PACK, **words.OVERRULE, **({"PULUMI_BACKEND_URL": source.backend} if source.backend else {})}
+    options = {
+        **PACK,
+        **words.PATCH_FORCE_ENVIRONMENT,
+        **({"PULUMI_BACKEND_URL": source.backend} if source.backend else {}),
+    }
     variables: Object = {key: {"type": "Literal", "literal": {"value": value}} for key, value in options.items()}
     if not source.backend:
         token = {"name": "pulumi", "key": "accessToken"}

@@ -49,7 +49,9 @@ def test_a_stack_that_is_to_run_is_made_and_told_where_it_runs(
     opened: Opened, context: str, lab: dict[str, str]
 ) -> None:
     a_driver(context).select("small")
-    assert opened == {"create_or_select_stack": ("/project", lab | words.OVERRULE | {BY_COMMAND: "true"})}
+    assert opened == {
+        "create_or_select_stack": ("/project", lab | words.PATCH_FORCE_ENVIRONMENT | {BY_COMMAND: "true"})
+    }
 
 
 def test_a_stack_that_is_only_read_is_never_made(opened: Opened) -> None:
