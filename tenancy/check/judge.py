@@ -17,8 +17,9 @@ from tenancy.check.reader import FilePosition, Manifests, Unjudged, Unread
 from tenancy.kube.objects import get_path, name_of
 from tenancy.kube.pod_templates import BUILT_IN, not_judged, templates_of
 from tenancy.rules import objects, plain, regulated
-from tenancy.rules.catalogue import RULES, Rule, with_face
+from tenancy.rules.catalogue import RULES, Rule
 from tenancy.rules.exceptions import FindingWaiver, waived_by
+from tenancy.rules.faces import with_face
 from tenancy.rules.found import UNREADABLE, Finding, Object
 from tenancy.rules.levels import PolicyPreset, RuleLevel, level_of
 from tenancy.rules.model import Face, Severity

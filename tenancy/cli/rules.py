@@ -6,6 +6,7 @@ import click
 
 from tenancy.cli.common import BAD_INPUT, example, fail, format_option, print_json, recorded_time
 from tenancy.rules.catalogue import RULES, Rule
+from tenancy.rules.faces import faces_of, names_of
 from tenancy.rules.model import FACES
 
 
@@ -45,7 +46,7 @@ def command(form: str, markdown: bool, controls: bool, oscal: bool) -> None:
                     "why": rule.why,
                     "fix": rule.fix,
                     "severity": rule.severity,
-                    "faces": [name for face, name in FACES.items() if face in rule.faces],
+                    "faces": names_of(faces_of(rule)),
                     "partial": {FACES[face]: why for face, why in rule.partial.items()},
                 }
                 for rule in RULES.values()
@@ -57,7 +58,8 @@ def command(form: str, markdown: bool, controls: bool, oscal: bool) -> None:
 
 
 def _places(rule: Rule) -> list[str]:
-    return [f"{name} (partly)" if face in rule.partial else name for face, name in FACES.items() if face in rule.faces]
+    faces = faces_of(rule)
+    return [f"{name} (partly)" if face in rule.partial else name for face, name in FACES.items() if face in faces]
 
 
 def _page() -> str:
@@ -70,7 +72,8 @@ def _page() -> str:
         "|---|---|---|---|---|---|",
     ]
     for rule in RULES.values():
-        cells = ["–" if face not in rule.faces else "partly" if face in rule.partial else "yes" for face in FACES]
+        faces = faces_of(rule)
+        cells = ["–" if face not in faces else "partly" if face in rule.partial else "yes" for face in FACES]
         lines.append(f"| [{rule.id}](#{rule.id}) | {' | '.join(cells)} |")
     for rule in RULES.values():
         lines += ["", f"## {rule.id}", "", f"{rule.title[0].upper()}{rule.title[1:]}.", ""]

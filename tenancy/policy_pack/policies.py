@@ -79,7 +79,7 @@ def _alone(item: Mapping[str, Any]) -> list[Finding]:
     try:
         findings = list(findings_alone(item))
     except UNREADABLE:
-        return [_unreadable(item, stumbles(item) or "in a way of its own")]
+        return [plain.unreadable_finding(item, stumbles(item) or "in a way of its own")]
     # A finding on an unknown value reports the value already.
     return (
         findings
@@ -93,10 +93,6 @@ def _carried(item: Mapping[str, Any]) -> list[FindingWaiver]:
         return [waiver for _, waiver in objects.excepted(item)]
     except UNREADABLE:
         return []  # reported as seen-03
-
-
-def _unreadable(item: Mapping[str, Any], reason: str) -> Finding:
-    return Finding("seen-03", name_of(item), f"a value that rules cannot read ({reason})")
 
 
 def _resource(args: ResourceValidationArgs, report: ReportViolation) -> None:
@@ -119,7 +115,10 @@ def _stack(args: StackValidationArgs, report: ReportViolation) -> None:
     with suppress(*UNREADABLE):  # the objects are found below
         items, inside = _unpacked(items, how)
     stack_result = together(items, how.label, how.platform)
-    all_findings = [*(_unreadable(item, reason) for item, reason in stack_result.unread), *stack_result.findings]
+    all_findings = [
+        *(plain.unreadable_finding(item, reason) for item, reason in stack_result.unread),
+        *stack_result.findings,
+    ]
     findings = [
         replace(finding, given=f"{finding.given}, of {inside[finding.object]}") if finding.object in inside else finding
         for finding in worst_first(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import get_path, labels_of, name_of
 from tenancy.rules.found import Finding, Given, Object
-from tenancy.rules.model import Face, Rule, Severity
+from tenancy.rules.model import Rule, Severity
 from tenancy.rules.owned import is_ours, is_tenants
 from tenancy.rules.values import (
     foreign_subject,
@@ -20,7 +20,6 @@ RULES: tuple[Rule, ...] = (
         why="a binding to system:authenticated gives every user and pod of the cluster access to the tenant",
         fix="name a group or user of the identity provider that belongs to this tenant alone",
         severity=Severity.CRITICAL,
-        enforced=Face.SPEC | Face.PREVIEW,
     ),
     Rule(
         id="rbac-01",
@@ -28,7 +27,6 @@ RULES: tuple[Rule, ...] = (
         why="'*' grants pods/status, namespaces and every resource that is installed later",
         fix="list the resources and verbs",
         severity=Severity.CRITICAL,
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="rbac-02",
@@ -36,7 +34,6 @@ RULES: tuple[Rule, ...] = (
         why="each of these verbs is a way to every other right",
         fix="drop the verb or resource",
         severity=Severity.CRITICAL,
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="rbac-03",
@@ -44,7 +41,6 @@ RULES: tuple[Rule, ...] = (
         why="a tenant that can write quotas, limit ranges, network policies or bindings is not limited by them",
         fix="grant get, list and watch only",
         severity=Severity.CRITICAL,
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="rbac-04",
@@ -56,7 +52,6 @@ RULES: tuple[Rule, ...] = (
         why="a ClusterRoleBinding grants rights in all namespaces, those of every other tenant among them",
         fix="bind the role with a RoleBinding in the tenant's namespaces; for the platform name a group of its own",
         severity=Severity.CRITICAL,
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="rbac-07",
@@ -70,7 +65,6 @@ RULES: tuple[Rule, ...] = (
         why="the user who later makes a role of that name decides what the tenant may do",
         fix="name a role that is among the objects, or drop the binding",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW,
     ),
 )
 

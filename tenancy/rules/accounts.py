@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tenancy.rules.model import Face, Rule, Severity
+from tenancy.rules import aws
+from tenancy.rules.model import Rule, Severity
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -11,7 +12,7 @@ RULES: tuple[Rule, ...] = (
         why="a resource of another account can be changed by that account at any time",
         fix="use the ARN of a resource in this account",
         severity=Severity.CRITICAL,
-        enforced=Face.SPEC | Face.AWS,
+        aws_settings={aws.ROLE_POLICY: "policy"},
     ),
     Rule(
         id="aws-02",
@@ -19,7 +20,7 @@ RULES: tuple[Rule, ...] = (
         why="AWS refuses a longer one in the middle of a run, and the tenant keeps its previous rights",
         fix="give the tenant fewer grants, or one wider prefix",
         severity=Severity.MEDIUM,
-        enforced=Face.SPEC | Face.AWS,
+        aws_settings={aws.POLICY: "policy"},
     ),
     Rule(
         id="aws-03",
@@ -27,7 +28,7 @@ RULES: tuple[Rule, ...] = (
         why="the resources above a quota fail in the middle of a run",
         fix="have the quota raised by AWS and write the new value under aws.quotas, or use another account",
         severity=Severity.MEDIUM,
-        enforced=Face.SPEC | Face.AWS,
+        aws_settings={aws.ROLE: "name"},
     ),
     Rule(
         id="aws-04",
@@ -44,7 +45,7 @@ RULES: tuple[Rule, ...] = (
             "pod-identity"
         ),
         severity=Severity.CRITICAL,
-        enforced=Face.SPEC | Face.AWS,
+        aws_settings={aws.ROLE_POLICY: "policy"},
     ),
     Rule(
         id="aws-05",
@@ -52,21 +53,21 @@ RULES: tuple[Rule, ...] = (
         why="a wildcard lets every branch, or every repository of the forge, act as the tenant",
         fix="name the repository, and one branch or environment",
         severity=Severity.CRITICAL,
-        enforced=Face.SPEC | Face.AWS,
+        aws_settings={aws.ROLE: "assumeRolePolicy"},
     ),
     Rule(
         id="aws-06",
         title="an IAM role is mapped to one group of people",
         why="an identity that takes the role would be in two groups at once, and no file would show it",
         fix="give each group a role of its own",
-        enforced=Face.SPEC | Face.AWS,
+        aws_settings={aws.ENTRY: "kubernetesGroups"},
     ),
     Rule(
         id="aws-07",
         title="AWS grants belong to a service account other than default",
         why="pods that name no service account run as default: all of them would have the grants",
         fix="name a service account, such as workload",
-        enforced=Face.SPEC | Face.AWS,
+        aws_settings={aws.POD_IDENTITY: "serviceAccount"},
     ),
     Rule(
         id="eks-01",
@@ -74,7 +75,7 @@ RULES: tuple[Rule, ...] = (
         why="with an endpoint open to the internet, one leaked credential gives access to every tenant",
         fix="list the ranges of your offices and runners, or leave it private",
         severity=Severity.CRITICAL,
-        enforced=Face.SPEC | Face.PREVIEW | Face.AWS,
+        aws_settings={aws.CLUSTER: "vpcConfig"},
     ),
     Rule(
         id="eks-02",
@@ -87,7 +88,7 @@ RULES: tuple[Rule, ...] = (
             "set authenticationMode to API and bootstrapClusterCreatorAdminPermissions to false when the cluster is "
             "made"
         ),
-        enforced=Face.PREVIEW | Face.AWS,
+        aws_settings={aws.CLUSTER: "accessConfig"},
     ),
     Rule(
         id="eks-03",
@@ -95,14 +96,13 @@ RULES: tuple[Rule, ...] = (
         why="destroying the wrong stack would delete the work of every tenant",
         fix="set deletionProtection to true, or protect the resource",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW | Face.AWS,
+        aws_settings={aws.CLUSTER: "deletionProtection"},
     ),
     Rule(
         id="eks-04",
         title="a security group admits no connections from the whole internet",
         why="nodes and endpoints behind the group are reached, and attacked, from anywhere",
         fix="name the address ranges or security groups that connect",
-        enforced=Face.PREVIEW,
         advises=True,
     ),
 )

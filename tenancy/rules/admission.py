@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenancy.rules.model import Face, Rule, Severity
+from tenancy.rules.model import Rule, Severity
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -11,7 +11,6 @@ RULES: tuple[Rule, ...] = (
         why="with failurePolicy Ignore or only Audit, a typo admits everything",
         fix="set failurePolicy to Fail and validationActions to [Deny]",
         severity=Severity.CRITICAL,
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="guard-02",
@@ -19,7 +18,6 @@ RULES: tuple[Rule, ...] = (
         why="a policy without a binding is not enforced, although it looks as if it were",
         fix="make a ValidatingAdmissionPolicyBinding with policyName and validationActions [Deny]",
         severity=Severity.CRITICAL,
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="guard-03",
@@ -27,7 +25,6 @@ RULES: tuple[Rule, ...] = (
         why="until guards enforce, violations are admitted and tenants are not isolated",
         fix="correct what `tenancy report adoption` finds, then set guards to enforce in environment.yaml",
         severity=Severity.CRITICAL,
-        enforced=Face.PREVIEW,
         advises=True,
     ),
     Rule(
@@ -36,7 +33,6 @@ RULES: tuple[Rule, ...] = (
         why="a release does not show its objects to the policy pack: no rule has checked them",
         fix="put helm on the path, check the rendered chart in the same pipeline, or install it with a Chart",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW,
         advises=True,
     ),
     Rule(
@@ -45,7 +41,6 @@ RULES: tuple[Rule, ...] = (
         why="a value that is not known yet has not been checked; it is checked in the update, once it is known",
         fix="write the value itself where possible; an Output of another resource is not known in a preview",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW,
         advises=True,
     ),
     Rule(
@@ -54,6 +49,5 @@ RULES: tuple[Rule, ...] = (
         why="rules cannot check what they cannot read",
         fix="write it as the API accepts it; `kubectl explain` shows the form",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW,
     ),
 )

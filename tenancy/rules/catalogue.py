@@ -31,7 +31,7 @@ from tenancy.rules import (
     spec_files,
     storage,
 )
-from tenancy.rules.model import Face, GuardFacts, GuardSubject, Rule
+from tenancy.rules.model import GuardFacts, GuardSubject, Rule
 
 FAMILIES = (
     *(
@@ -63,11 +63,6 @@ class Violation(ValueError):
         self.given = given
         self.change = change or self.rule.fix
         super().__init__(f"given {given}; rule {rule}: {self.rule.title}; change: {self.change}")
-
-
-def with_face(face: Face) -> tuple[str, ...]:
-    """Ids of the rules that have a face."""
-    return tuple(rule.id for rule in RULES.values() if face in rule.faces)
 
 
 def with_subject(*subjects: GuardSubject) -> tuple[str, ...]:

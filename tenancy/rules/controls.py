@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from tenancy.rules.catalogue import RULES
+from tenancy.rules.faces import faces_of
 from tenancy.rules.model import Face
 
 FILE = Path(__file__).parent / "controls.yaml"
@@ -120,7 +121,8 @@ def _matching(pattern: str) -> list[str]:
 
 
 def _proof(rule: str) -> str:
-    return next((command for face, command in _PROOFS.items() if face in RULES[rule].faces), _ELSEWHERE)
+    faces = faces_of(RULES[rule])
+    return next((command for face, command in _PROOFS.items() if face in faces), _ELSEWHERE)
 
 
 def as_facts() -> list[dict[str, Any]]:

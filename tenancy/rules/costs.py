@@ -89,7 +89,6 @@ RULES: tuple[Rule, ...] = (
         why="a GPU without a price would count as 0 in a share",
         fix="write a price for each board, or drop prices",
         severity=Severity.MEDIUM,
-        enforced=Face.SPEC,
     ),
     Rule(
         id="cost-01",
@@ -117,7 +116,6 @@ RULES: tuple[Rule, ...] = (
         why="the cost of an object without them has no owner",
         fix="set all of the labels " + "team, owner, department, cost-center, product, env, tier, gpu-tier",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="cost-03",
@@ -125,14 +123,12 @@ RULES: tuple[Rule, ...] = (
         why="AWS bills by tags alone: the cost of a resource without them has no owner",
         fix="set all of the tags " + "team, owner, department, cost-center, product, env, tier, gpu-tier",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="cost-04",
         title="a tenant's own labels have keys without a meaning for the platform",
         why="a key of Kubernetes, Kueue, Cilium, Karpenter, AWS or of this product decides where pods run and who pays",
         fix="choose a key without a domain, or with one of your own",
-        enforced=Face.SPEC,
     ),
     Rule(
         id="bill-01",

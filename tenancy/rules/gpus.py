@@ -410,7 +410,6 @@ RULES: tuple[Rule, ...] = (
         why="with NVIDIA's NRI plugin an annotation of a pod names the GPUs that it gets",
         fix="set cdi.nriPluginEnabled to false",
         severity=Severity.CRITICAL,
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="gpu-10",

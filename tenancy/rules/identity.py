@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.requests import APPLY, MERGE, core
+from tenancy.rules import aws
 from tenancy.rules.attacks import ABSENT, Attack, Request, attack, escaped, put, skipped
 from tenancy.rules.expressions import by_platform, cel, in_tenants_namespaces
-from tenancy.rules.model import Face, GuardFacts, GuardSubject, Rule, Severity
+from tenancy.rules.model import GuardFacts, GuardSubject, Rule, Severity
 from tenancy.rules.scene import AttackPlace, AttackScene
 from tenancy.rules.workloads import ALL_KINDS, TOKEN, Case, at_home, create, kinds_of, minimal, through_all_kinds
 
@@ -145,7 +146,7 @@ RULES: tuple[Rule, ...] = (
         why="two tenants with one role read and write each other's data",
         fix="make a role for each tenant's service account",
         severity=Severity.CRITICAL,
-        enforced=Face.PREVIEW | Face.AWS,
+        aws_settings={aws.ROLE: "assumeRolePolicy"},
     ),
     Rule(
         id="id-05",
@@ -163,7 +164,7 @@ RULES: tuple[Rule, ...] = (
             "list your own account under the provider's allowedAccountIds"
         ),
         severity=Severity.CRITICAL,
-        enforced=Face.PREVIEW | Face.AWS,
+        aws_settings={aws.ROLE: "assumeRolePolicy"},
     ),
     Rule(
         id="id-06",
@@ -181,7 +182,7 @@ RULES: tuple[Rule, ...] = (
             "of its own that a tenant passes or takes"
         ),
         severity=Severity.CRITICAL,
-        enforced=Face.PREVIEW | Face.AWS,
+        aws_settings={aws.ROLE_POLICY: "policy"},
     ),
     Rule(
         id="id-07",
@@ -241,6 +242,6 @@ RULES: tuple[Rule, ...] = (
             "all"
         ),
         fix="drop disableSessionTags",
-        enforced=Face.PREVIEW | Face.AWS,
+        aws_settings={aws.POD_IDENTITY: "disableSessionTags"},
     ),
 )

@@ -90,7 +90,6 @@ RULES: tuple[Rule, ...] = (
         why="a tag that moves brings an image that was not reviewed into running work",
         fix="set imageTagMutability to IMMUTABLE",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW,
         advises=True,
     ),
     Rule(
@@ -99,7 +98,6 @@ RULES: tuple[Rule, ...] = (
         why="older container toolkits give an image every GPU of a node, and older runtimes the node itself",
         fix="use the release of the catalogue, or a newer one",
         severity=Severity.CRITICAL,
-        enforced=Face.SPEC | Face.PREVIEW,
     ),
     Rule(
         id="ami-02",
@@ -110,7 +108,6 @@ RULES: tuple[Rule, ...] = (
         ),
         fix="name a release, such as releaseVersion 1.36.3-20260903 or alias al2023@v20260903",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW,
         advises=True,
     ),
     Rule(
@@ -118,7 +115,6 @@ RULES: tuple[Rule, ...] = (
         title="images come from the environment's registries",
         why="an image from another registry runs unscanned code next to other tenants",
         fix="push the image to a registry that the environment lists",
-        enforced=Face.SPEC,
         guards={GuardSubject.PODS: _every_image(_PLACED)},
         attacks=(through_all_kinds(_foreign), in_each_namespace(_of_other_tenants), in_queue(_second_images)),
     ),
@@ -128,7 +124,6 @@ RULES: tuple[Rule, ...] = (
         why="a tag that moves can come to name an unscanned image",
         fix="write the image with @sha256:<digest>, or with the tag of a release",
         severity=Severity.MEDIUM,
-        enforced=Face.SPEC,
         partial={Face.PREVIEW: "it does not know whether a tier takes tags, so any tag but latest passes"},
         guards={GuardSubject.PODS: _every_image(_FIXED)},
         attacks=(through_all_kinds(_moving), _tagged),
@@ -142,6 +137,5 @@ RULES: tuple[Rule, ...] = (
             "all"
         ),
         fix="write {tenant} into the prefix, and keep images for all tenants under a prefix of their own",
-        enforced=Face.SPEC,
     ),
 )

@@ -20,7 +20,7 @@ class Severity(StrEnum):
 
 
 class Face(Flag):
-    """A stage or component that enforces a rule."""
+    """A stage or component that enforces a rule; `tenancy.rules.faces` says which ones a rule has."""
 
     SPEC = auto()  # when spec files are read, and before they are planned
     PREVIEW = auto()  # in the policy pack and by `tenancy check`
@@ -29,7 +29,6 @@ class Face(Flag):
     ATTACK = auto()  # `tenancy verify` tries to break it on a running cluster
 
 
-NOWHERE = Face(0)
 FACES: Mapping[Face, str] = {
     Face.SPEC: "file",
     Face.PREVIEW: "preview",
@@ -148,10 +147,10 @@ class Rule:
     why: str
     fix: str
     severity: Severity = Severity.HIGH
-    enforced: Face = NOWHERE
-    """Faces that enforce it beside its guards."""
     guards: Mapping[GuardSubject, Expression] = field(default_factory=dict)
     """CEL of the API server's guards, of the preview and of `tenancy check`, by what it judges."""
+    aws_settings: Mapping[str, str] = field(default_factory=dict)
+    """Properties of resources by which AWS itself refuses what breaks the rule, by the resource's type."""
     earlier_control: str = ""
     """Another control that refuses first whatever the guards would, so that no request can attack them."""
     attacks: tuple[Attacks, ...] = ()
@@ -174,13 +173,6 @@ class Rule:
         """Whether the expressions of its guards are judged in a preview too."""
         expressions = (expression for subject, expression in self.guards.items() if subject in PREVIEWED)
         return any(isinstance(expression, str) or expression(FEWEST) is not None for expression in expressions)
-
-    @property
-    def faces(self) -> Face:
-        """Faces that enforce the rule."""
-        guarded = Face.API_SERVER if self.guards else NOWHERE
-        guarded |= Face.PREVIEW if self.previewed else NOWHERE
-        return self.enforced | guarded | (Face.ATTACK if self.attacks else NOWHERE)
 
 
 RULES_BY_ID: dict[str, Rule] = {}

@@ -11,7 +11,7 @@ from tenancy.catalog.controllers import NAMESPACE_CONTROLLERS
 from tenancy.kube.requests import APPLY, JSON_PATCH, MERGE, STRATEGIC, core
 from tenancy.rules.attacks import Attack, Request, attack, escaped, put
 from tenancy.rules.expressions import IN_TENANTS_NAMESPACE, by_platform, cel
-from tenancy.rules.model import Face, GuardSubject, Rule, Severity
+from tenancy.rules.model import GuardSubject, Rule, Severity
 from tenancy.rules.scene import POD_NAME, AttackPlace, AttackScene
 from tenancy.rules.workloads import CLUSTER_ADMIN
 
@@ -150,7 +150,6 @@ RULES: tuple[Rule, ...] = (
         why="derived names are <tenant>--<namespace>: any other form could make two tenants' names collide",
         fix="use lower-case letters, digits and single dashes",
         severity=Severity.CRITICAL,
-        enforced=Face.SPEC,
     ),
     Rule(
         id="name-02",
@@ -158,7 +157,6 @@ RULES: tuple[Rule, ...] = (
         why="two tenants with one name would own each other's objects",
         fix="rename one of the two",
         severity=Severity.CRITICAL,
-        enforced=Face.SPEC,
     ),
     Rule(
         id="name-03",
@@ -169,7 +167,6 @@ RULES: tuple[Rule, ...] = (
         why="guards do not apply in the platform's namespaces, and a name with '--' says whose namespace it is",
         fix="change the namespace's namespace-name, or the pattern namespace-name in environment.yaml",
         severity=Severity.CRITICAL,
-        enforced=Face.SPEC,
     ),
     Rule(
         id="ns-01",
@@ -199,7 +196,6 @@ RULES: tuple[Rule, ...] = (
         why="below restricted, a pod can reach the node, and with it every tenant on the node",
         fix="set pod-security to restricted, or write an exception with an end date",
         severity=Severity.CRITICAL,
-        enforced=Face.SPEC | Face.PREVIEW,
         fix_of_object="set the labels enforce: restricted and enforce-version: v1.36, or the cluster's minor version",
         waivable=True,
     ),
@@ -209,7 +205,6 @@ RULES: tuple[Rule, ...] = (
         why="a namespace without one of them has no limits or accepts all traffic",
         fix="create all three with the namespace",
         severity=Severity.CRITICAL,
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="ns-05",
@@ -246,13 +241,11 @@ RULES: tuple[Rule, ...] = (
             "the next run `offboarding: remove`; a program of your own makes its namespaces with protect=True"
         ),
         severity=Severity.CRITICAL,
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="ns-08",
         title="an exemption of namespaces from the guards has a last day within the next 366",
         why="an exemption that outlives its test suite lets other work bypass the guards",
         fix="renew the date after a review, or remove the entry",
-        enforced=Face.SPEC,
     ),
 )

@@ -22,7 +22,7 @@ from tenancy.rules.expressions import (
     unless_by_controller,
 )
 from tenancy.rules.found import Finding, Given, Object, finding_on
-from tenancy.rules.model import Face, GuardFacts, GuardSubject, Rule, Severity
+from tenancy.rules.model import GuardFacts, GuardSubject, Rule, Severity
 from tenancy.rules.owned import is_ours, is_tenants, plain_value, spec_of
 from tenancy.rules.scene import AttackPlace, AttackScene
 from tenancy.rules.values import (
@@ -206,7 +206,6 @@ RULES: tuple[Rule, ...] = (
         why="a wide range, also in pieces, opens the instance metadata service, the nodes and every other tenant",
         fix="name the range of the service that the tenant needs, or write internet: true under egress",
         severity=Severity.CRITICAL,
-        enforced=Face.SPEC | Face.PREVIEW,
         fix_of_object="name the range of the service that the tenant needs under ipBlock.cidr",
     ),
     Rule(
@@ -215,7 +214,6 @@ RULES: tuple[Rule, ...] = (
         why="a plain NetworkPolicy matches addresses only: the rule would match nothing, without an error",
         fix="set cluster.cni to cilium, or name the service's address range with cidr",
         severity=Severity.MEDIUM,
-        enforced=Face.SPEC,
     ),
     Rule(
         id="net-09",
@@ -223,7 +221,6 @@ RULES: tuple[Rule, ...] = (
         why="the VPC CNI sends pods' traffic unencrypted, whatever the file says",
         fix="set cluster.cni to cilium, or encryption to none",
         severity=Severity.MEDIUM,
-        enforced=Face.SPEC,
     ),
     Rule(
         id="dns-01",
@@ -280,7 +277,6 @@ RULES: tuple[Rule, ...] = (
         why="without DNS no name resolves, and users then remove the default-deny to make their work run",
         fix="add an egress rule to kube-dns in kube-system, UDP and TCP 53",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW,
     ),
 )
 

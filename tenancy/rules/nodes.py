@@ -125,7 +125,6 @@ RULES: tuple[Rule, ...] = (
         why="a pod that reaches it gets the credentials of the node's role, and the user data",
         fix="set httpTokens to required and httpPutResponseHopLimit to 1 under metadataOptions",
         severity=Severity.CRITICAL,
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="node-02",
@@ -133,14 +132,12 @@ RULES: tuple[Rule, ...] = (
         why="a node's disk holds images, scratch data and secrets of every tenant that ran there",
         fix="set encrypted on every ebs under blockDeviceMappings, the root volume among them",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="node-03",
         title="a node with GPUs has a taint that keeps off pods without GPUs",
         why="pods without a GPU fill its CPU and memory, and its GPUs stay idle",
         fix="give the group or NodePool a taint, nvidia.com/gpu=present:NoSchedule",
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="node-04",
@@ -148,7 +145,6 @@ RULES: tuple[Rule, ...] = (
         why="EC2 looks for capacity in the group, finds no reserved capacity there, and starts no instance",
         fix="drop the placement group, or make the reservation in it",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW,
         advises=True,
     ),
     Rule(
@@ -157,7 +153,6 @@ RULES: tuple[Rule, ...] = (
         why="a node that they cannot run on advertises no GPUs, so no pod can use them",
         fix="list the taint under daemonsets.tolerations and under node-feature-discovery.worker.tolerations",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="node-06",
@@ -165,7 +160,6 @@ RULES: tuple[Rule, ...] = (
         why="a node that it does not reach has no driver, no metrics or no network, without an error",
         fix="tolerate the taint, or select the nodes that it is for",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="node-07",
@@ -175,7 +169,6 @@ RULES: tuple[Rule, ...] = (
             "capacity"
         ),
         fix="set spec.limits, such as nvidia.com/gpu: 64",
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="node-08",
@@ -185,7 +178,6 @@ RULES: tuple[Rule, ...] = (
             "deny kubelets the label by an admission policy on updates of nodes and nodes/status; on a NodePool, the "
             "prefix node-restriction.kubernetes.io/ does the same"
         ),
-        enforced=Face.PREVIEW,
         advises=True,
         partial={Face.PREVIEW: "it sees resources that create nodes with such labels, and no request to change a node"},
         guards={GuardSubject.NODES: is_unchanged("labels", "oldLabels", _PLACING)},
@@ -201,7 +193,6 @@ RULES: tuple[Rule, ...] = (
         ),
         fix="set dcgm.enabled to false: the exporter has an engine of its own, and the agent installs its own server",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW,
         advises=True,
     ),
     Rule(
@@ -218,7 +209,6 @@ RULES: tuple[Rule, ...] = (
             "Mode takes 504h at most"
         ),
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW,
         advises=True,
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenancy.rules.model import Face, Rule, Severity
+from tenancy.rules.model import Rule, Severity
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -11,7 +11,6 @@ RULES: tuple[Rule, ...] = (
         why="a layout that does not fit fails on the node, long after it was merged",
         fix="choose profiles of the board, and counts whose memory and compute units fit",
         severity=Severity.MEDIUM,
-        enforced=Face.SPEC | Face.PREVIEW,
     ),
     Rule(
         id="mig-02",
@@ -22,7 +21,6 @@ RULES: tuple[Rule, ...] = (
         why="strategy single names slices nvidia.com/gpu: a job for a whole GPU could get a seventh of one",
         fix="use strategy: mixed, or one profile on all GPUs and no whole GPUs in the environment",
         severity=Severity.MEDIUM,
-        enforced=Face.SPEC,
     ),
     Rule(
         id="mig-03",
@@ -30,7 +28,6 @@ RULES: tuple[Rule, ...] = (
         why="1g.10gb is a seventh of one board and a quarter of another: one quota would count both",
         fix="open the two pools to different tenants, or cut one of them into profiles of another name",
         severity=Severity.MEDIUM,
-        enforced=Face.SPEC,
     ),
     Rule(
         id="mig-04",
@@ -38,7 +35,6 @@ RULES: tuple[Rule, ...] = (
         why="EC2 reports whole GPUs only: pods for slices stay pending, and pods for whole GPUs start node after node",
         fix="make a NodeOverlay for the pool, with one node's count of nvidia.com/mig-<profile> under capacity",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="dra-01",
@@ -46,7 +42,6 @@ RULES: tuple[Rule, ...] = (
         why="without support, claims stay pending for ever, or sharing is alpha",
         fix="use Kubernetes 1.34 or newer and managed pools, or set cluster.devices to plugin",
         severity=Severity.MEDIUM,
-        enforced=Face.SPEC,
     ),
     Rule(
         id="iso-01",
@@ -54,7 +49,6 @@ RULES: tuple[Rule, ...] = (
         why="two tenants on one node share its kernel",
         fix="name only this tenant under tenants of a pool, and restrict the other pools that yield its flavors",
         severity=Severity.CRITICAL,
-        enforced=Face.SPEC,
     ),
     Rule(
         id="iso-02",
@@ -65,7 +59,6 @@ RULES: tuple[Rule, ...] = (
         ),
         fix="write sandbox in environment.yaml, with a bare-metal pool that admits the tenant",
         severity=Severity.CRITICAL,
-        enforced=Face.SPEC,
     ),
     Rule(
         id="iso-03",
@@ -82,6 +75,5 @@ RULES: tuple[Rule, ...] = (
             "work"
         ),
         severity=Severity.CRITICAL,
-        enforced=Face.SPEC,
     ),
 )

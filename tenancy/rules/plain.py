@@ -50,7 +50,11 @@ def _layouts(name: str, config: Any) -> Given:
     layouts = get_path(config, "mig-configs")
     for layout, groups in layouts.items() if isinstance(layouts, Mapping) else ():
         for group in groups if isinstance(groups, list) else ():
-            if problem := _misfit(get_path(group, "mig-devices"), _boards_of(get_path(group, "device-filter"))):
+            device_filter = get_path(group, "device-filter")
+            board_names = _boards_of(device_filter)
+            if device_filter and not board_names:
+                continue  # boards that are not known here
+            if problem := _misfit(get_path(group, "mig-devices"), board_names):
                 yield "mig-01", f"{name}: {layout}: {problem}"
 
 
@@ -65,9 +69,8 @@ def _configurations(data: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _boards_of(devices: Any) -> list[str]:
-    """Boards that a `device-filter` selects, by their PCI ids; of an id that is not known no rule is judged."""
-    device_ids = {str(devices)} if isinstance(devices, str) else set(map(str, as_list(devices)))
-    ids = {device.upper() for device in device_ids}
+    """Boards that a `device-filter` selects, by their PCI ids."""
+    ids = {str(device).upper() for device in ([devices] if isinstance(devices, str) else as_list(devices))}
     return [name for name, board in boards.BOARDS.items() if ids & {device.upper() for device in board.devices}]
 
 
@@ -159,3 +162,8 @@ def object_findings(item: Object) -> Iterator[Finding]:
     check = CHECKS.get(str(item.get("kind")), _workload)
     for rule, detail in check(item):
         yield finding_on(item, rule, detail)
+
+
+def unreadable_finding(item: Object, reason: str) -> Finding:
+    """seen-03: a value that rules cannot read."""
+    return Finding("seen-03", name_of(item), f"a value that rules cannot read ({reason})")

@@ -188,7 +188,6 @@ RULES: tuple[Rule, ...] = (
         why="root on a node can read every other tenant's memory, tokens and GPUs there",
         fix="drop the field; work that needs the node runs as a daemon set of the platform",
         severity=Severity.CRITICAL,
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="pod-03",
@@ -210,7 +209,6 @@ RULES: tuple[Rule, ...] = (
             "starts"
         ),
         fix="set each field that is named to what its level allows; `tenancy sample` prints a pod that complies",
-        enforced=Face.PREVIEW,
         partial={Face.PREVIEW: "fields that give a pod access to its node, such as hostNetwork, are found as pod-02"},
         guards={GuardSubject.POD_SECURITY: "size(variables.unfit) == 0"},
         attacks=(_levels, in_queue(_of_operators)),

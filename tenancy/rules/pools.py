@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tenancy.rules.model import Face, Rule, Severity
+from tenancy.rules import aws
+from tenancy.rules.model import Rule, Severity
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -11,7 +12,6 @@ RULES: tuple[Rule, ...] = (
         why="pods that ask for the flavor would stay pending for ever",
         fix="add the tenant or its tier to a pool that yields the flavor",
         severity=Severity.MEDIUM,
-        enforced=Face.SPEC,
     ),
     Rule(
         id="pool-02",
@@ -19,14 +19,12 @@ RULES: tuple[Rule, ...] = (
         why="replicas of one GPU share memory and faults: their users are not isolated from each other",
         fix="name one tenant in the pool's tenants, or use MIG",
         severity=Severity.CRITICAL,
-        enforced=Face.SPEC | Face.PREVIEW,
     ),
     Rule(
         id="pool-03",
         title="the guarantees of a flavor do not exceed the minimum size of its pools",
         why="a guarantee above the minimum cannot be met when all tenants use theirs",
         fix="lower the guarantees, or raise nodes of a pool (of an autoscaled pool, nodes.min counts)",
-        enforced=Face.SPEC,
     ),
     Rule(
         id="pool-04",
@@ -34,7 +32,6 @@ RULES: tuple[Rule, ...] = (
         why="slices and replicas above the pod limit can never be used, and are paid for",
         fix="lower replicas or slices",
         severity=Severity.MEDIUM,
-        enforced=Face.SPEC,
     ),
     Rule(
         id="pool-05",
@@ -44,7 +41,6 @@ RULES: tuple[Rule, ...] = (
             "share it"
         ),
         fix="move the tenant to on-demand nodes and whole GPUs or slices, or set interruptible on its tier",
-        enforced=Face.SPEC,
     ),
     Rule(
         id="pool-06",
@@ -52,7 +48,7 @@ RULES: tuple[Rule, ...] = (
         why="EFA bypasses the operating system: network policies do not apply to it, only the security group does",
         fix="name one tenant in the pool's tenants, or set efa to false",
         severity=Severity.CRITICAL,
-        enforced=Face.SPEC | Face.PREVIEW | Face.AWS,
+        aws_settings={aws.INGRESS: "referencedSecurityGroupId"},
     ),
     Rule(
         id="pool-07",
@@ -60,7 +56,6 @@ RULES: tuple[Rule, ...] = (
         why="a managed group is not autoscaled, spot capacity is not guaranteed, and a reservation is in one zone",
         fix="write a fixed number of nodes for managed, a range for karpenter, and the zone of a reservation",
         severity=Severity.MEDIUM,
-        enforced=Face.SPEC,
     ),
     Rule(
         id="pool-08",
@@ -68,7 +63,6 @@ RULES: tuple[Rule, ...] = (
         why="the device plugin refuses MPS on a partitioned GPU and offers nothing at all",
         fix="use time-slicing inside slices, or drop mig",
         severity=Severity.MEDIUM,
-        enforced=Face.SPEC,
     ),
     Rule(
         id="pool-09",
@@ -76,7 +70,6 @@ RULES: tuple[Rule, ...] = (
         why="on other types nodes do not start, or never offer a GPU",
         fix="choose a type that `tenancy catalog` lists without a reason against it",
         severity=Severity.MEDIUM,
-        enforced=Face.SPEC,
     ),
     Rule(
         id="pool-10",
@@ -87,6 +80,5 @@ RULES: tuple[Rule, ...] = (
         why="Auto Mode's image and device plugin take no settings: no layout of MIG, no sharing, no DRA driver",
         fix="use provisioner: managed, karpenter or self-managed for such a pool",
         severity=Severity.MEDIUM,
-        enforced=Face.SPEC,
     ),
 )

@@ -17,7 +17,7 @@ from tenancy.kube.requests import group
 from tenancy.rules.attacks import Attack, Request, attack, put
 from tenancy.rules.expressions import IN_TENANTS_NAMESPACE, OF_TENANT, cel
 from tenancy.rules.found import Given, Object
-from tenancy.rules.model import Face, GuardSubject, Rule, Severity
+from tenancy.rules.model import GuardSubject, Rule, Severity
 from tenancy.rules.scene import POD_NAME, AttackPlace, AttackScene
 from tenancy.rules.workloads import CLUSTER_ADMIN
 
@@ -81,21 +81,18 @@ RULES: tuple[Rule, ...] = (
             "tenant"
         ),
         fix="set namespaceSelector to matchLabels: {tenancy.gpu/tenant: <the tenant>}",
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="kueue-12",
         title="a member of a cohort sets lendingLimit for every resource",
         why="without lendingLimit all idle quota is lent, to every member of the cohort tree",
         fix="write lendingLimit beside every nominalQuota, 0 for quota that is never lent",
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="kueue-13",
         title="a ClusterQueue that lends can reclaim what it lent",
         why="the default of reclaimWithinCohort is Never: the lender waits for its own guarantee",
         fix="set preemption.reclaimWithinCohort to Any",
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="kueue-14",
@@ -105,7 +102,6 @@ RULES: tuple[Rule, ...] = (
             "tenants"
         ),
         fix="set manageJobsWithoutQueueName to true, and take nvidia.com out of resources.excludeResourcePrefixes",
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="kueue-15",
@@ -120,14 +116,12 @@ RULES: tuple[Rule, ...] = (
             "Cohort to "
             "parentName"
         ),
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="kueue-16",
         title="the nominal quotas of all queues for a flavor do not exceed what its nodes have",
         why="quota above the supply cannot be met when all tenants use theirs",
         fix="lower nominalQuota, or raise the limits of the pool",
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="kueue-17",
@@ -135,7 +129,6 @@ RULES: tuple[Rule, ...] = (
         why="otherwise the namespace's work waits for ever",
         fix="name a ClusterQueue whose namespaceSelector matches the namespace",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="kueue-18",
@@ -143,7 +136,6 @@ RULES: tuple[Rule, ...] = (
         why="otherwise its work waits for nodes that never come",
         fix="make the ResourceFlavor, with nodeLabels of a pool",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="kueue-19",
@@ -151,14 +143,12 @@ RULES: tuple[Rule, ...] = (
         why="with fair sharing the shares decide what is preempted: Kueue accepts the field and ignores it",
         fix="drop borrowWithinCohort, or fairSharing from Kueue's configuration",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="kueue-20",
         title="every tenant namespace has a LocalQueue named default",
         why="work that names no queue uses it; without it such work runs uncounted",
         fix="make a LocalQueue named default, or set manageJobsWithoutQueueName to true",
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="kueue-21",
@@ -166,14 +156,12 @@ RULES: tuple[Rule, ...] = (
         why="a slice without a conversion counts as 0 in a fair share",
         fix="add an input for each nvidia.com/mig-… under resources.transformations",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="kueue-22",
         title="every member of a cohort is a ClusterQueue of a declared tenant",
         why="an undeclared member borrows what the others leave idle",
         fix="take the ClusterQueue out of the cohort, or select the namespaces of a tenant",
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="kueue-23",
@@ -182,7 +170,6 @@ RULES: tuple[Rule, ...] = (
             "without one, any user may name any class: the highest is admitted first everywhere and evicts others' work"
         ),
         fix="bind an admission policy that compares kueue.x-k8s.io/priority-class and priorityClassName with a list",
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="kueue-24",
@@ -190,7 +177,6 @@ RULES: tuple[Rule, ...] = (
         why="the queue counts a container without requests as using nothing, and it uses capacity guaranteed to others",
         fix="give a LimitRange defaults of cpu and memory, or require requests by an admission policy",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="kueue-31",
@@ -204,7 +190,6 @@ RULES: tuple[Rule, ...] = (
             "set featureGates.ReclaimablePods to false, and fairSharing.preemptionStrategies to "
             "LessThanOrEqualToFinalShare alone"
         ),
-        enforced=Face.PREVIEW,
         advises=True,
     ),
     Rule(
@@ -217,7 +202,6 @@ RULES: tuple[Rule, ...] = (
         ),
         fix="set spec.progressDeadlineSeconds above the longest wait that is acceptable, such as 86400 for a day",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW,
         advises=True,
     ),
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tenancy.kube import quantities
 from tenancy.rules.attacks import ABSENT, Attack, skipped
 from tenancy.rules.expressions import unless_by_controller
-from tenancy.rules.model import Face, GuardSubject, Rule, Severity
+from tenancy.rules.model import GuardSubject, Rule, Severity
 from tenancy.rules.scene import AttackPlace, AttackScene
 from tenancy.rules.workloads import ALL_KINDS, LIMITS, REQUESTS, Case, attack_of, in_queue, kinds_of, through_all_kinds
 
@@ -43,14 +43,12 @@ RULES: tuple[Rule, ...] = (
         why="a limit that the preset ignores has no effect",
         fix="choose sharing: lend or lend-and-borrow, or drop the limit",
         severity=Severity.MEDIUM,
-        enforced=Face.SPEC,
     ),
     Rule(
         id="share-03",
         title="a tenant borrows GPUs only for work that may be preempted",
         why="work that is never preempted would keep GPUs that are guaranteed to another tenant",
         fix="give a namespace a tier with borrows: true, or drop borrow-up-to",
-        enforced=Face.SPEC,
     ),
     Rule(
         id="share-04",
@@ -58,14 +56,12 @@ RULES: tuple[Rule, ...] = (
         why="without a queue, lent GPUs cannot be reclaimed",
         fix="set queues.scheduler to kueue, or sharing to strict",
         severity=Severity.MEDIUM,
-        enforced=Face.SPEC,
     ),
     Rule(
         id="share-02",
         title="a replica of a GPU has a resource name of its own, and no container gets two replicas",
         why="a replica named nvidia.com/gpu is taken for a whole GPU, and two replicas may be the same GPU",
         fix="set renameByDefault and, for time slicing, failRequestsGreaterThanOne to true",
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="quota-04",
@@ -103,14 +99,12 @@ RULES: tuple[Rule, ...] = (
             "lower the counts of the tiers' quotas, split the environment into two clusters, or raise "
             "cluster.object-overcommit"
         ),
-        enforced=Face.SPEC,
     ),
     Rule(
         id="quota-05",
         title="a tenant's quota names every kind of GPU that the cluster offers",
         why="a resource that no quota names is unlimited: one tenant takes every slice that is free",
         fix="write requests.<resource> for each, 0 for what the tenant does not have",
-        enforced=Face.PREVIEW,
     ),
     Rule(
         id="quota-01",
@@ -121,7 +115,6 @@ RULES: tuple[Rule, ...] = (
             "quota with a key such as 'count/a/b', and the update ends there"
         ),
         fix="write extended resources as requests.<domain>/<name>",
-        enforced=Face.SPEC | Face.PREVIEW,
     ),
     Rule(
         id="quota-02",
@@ -132,6 +125,5 @@ RULES: tuple[Rule, ...] = (
             "not ask for"
         ),
         fix="cap GPUs and huge pages by quota and drop them from the limit range; write a default beside each maximum",
-        enforced=Face.SPEC | Face.PREVIEW,
     ),
 )

@@ -13,7 +13,7 @@ from tenancy.kube.objects import UNKNOWN, as_list, get_path, name_of
 from tenancy.rules import aws
 from tenancy.rules.found import Finding, Given, Object
 from tenancy.rules.index import Index
-from tenancy.rules.model import Face, Rule, Severity
+from tenancy.rules.model import Rule, Severity
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -24,14 +24,13 @@ RULES: tuple[Rule, ...] = (
             "name a pool of its own under tenancy.gpu/allowed-pools of the namespace, or require podAntiAffinity "
             "on kubernetes.io/hostname against namespaces of other tenants"
         ),
-        enforced=Face.PREVIEW | Face.AWS,
     ),
     Rule(
         id="reg-02",
         title="secrets, volumes, buckets and logs are encrypted with a customer-managed key",
         why="with an AWS-owned key you cannot see or revoke who may decrypt",
         fix="name a key of KMS: encryptionConfig, kmsKeyId, or kmsMasterKeyId of a bucket's encryption configuration",
-        enforced=Face.PREVIEW | Face.AWS,
+        aws_settings={aws.CLUSTER: "encryptionConfig"},
     ),
     Rule(
         id="reg-03",
@@ -39,14 +38,14 @@ RULES: tuple[Rule, ...] = (
         why="without a retention period logs are kept for ever, or are deleted without a decision",
         fix="set retentionInDays to what your auditors ask for",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW | Face.AWS,
+        aws_settings={aws.LOGS: "retentionInDays"},
     ),
     Rule(
         id="reg-04",
         title="the control plane writes an audit log",
         why="without it, there is no record of who read or changed what",
         fix="list audit under enabledClusterLogTypes",
-        enforced=Face.PREVIEW | Face.AWS,
+        aws_settings={aws.CLUSTER: "enabledClusterLogTypes"},
     ),
 )
 

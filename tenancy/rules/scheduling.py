@@ -12,7 +12,7 @@ from tenancy.catalog.vocabulary import Allowance
 from tenancy.kube import deniers
 from tenancy.rules.attacks import ABSENT, Attack, escaped, skipped
 from tenancy.rules.expressions import OF_TENANT, cel, may
-from tenancy.rules.model import Face, GuardFacts, GuardSubject, Rule, Severity
+from tenancy.rules.model import GuardFacts, GuardSubject, Rule, Severity
 from tenancy.rules.scene import AttackPlace, AttackScene
 from tenancy.rules.workloads import (
     ALL_KINDS,
@@ -337,6 +337,5 @@ RULES: tuple[Rule, ...] = (
         why="otherwise the pod stays pending for ever",
         fix="select a label that nodes have, and tolerate their taints",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW,
     ),
 )

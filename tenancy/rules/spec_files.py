@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenancy.rules.model import Face, Rule, Severity
+from tenancy.rules.model import Rule, Severity
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -15,7 +15,6 @@ RULES: tuple[Rule, ...] = (
         ),
         fix="declare it in environment.yaml, or use a name that is declared there or that `tenancy catalog` lists",
         severity=Severity.MEDIUM,
-        enforced=Face.SPEC,
     ),
     Rule(
         id="queue-01",
@@ -27,7 +26,6 @@ RULES: tuple[Rule, ...] = (
         why="Kueue refuses a larger queue, and does not start with more device classes",
         fix="open fewer pools to the tenant, or give it fewer flavors",
         severity=Severity.MEDIUM,
-        enforced=Face.SPEC,
     ),
     Rule(
         id="queue-02",
@@ -35,7 +33,6 @@ RULES: tuple[Rule, ...] = (
         why="the queue would admit work whose pods the quota then refuses, and its GPUs would be idle",
         fix="raise the quota of the tier or the namespace, or lower the default container or the guarantee",
         severity=Severity.MEDIUM,
-        enforced=Face.SPEC,
     ),
     Rule(
         id="queue-03",
@@ -47,7 +44,6 @@ RULES: tuple[Rule, ...] = (
             "lower jobs, pods or ended-pods of the tiers, split the environment into two clusters, or raise "
             "cluster.object-overcommit"
         ),
-        enforced=Face.SPEC,
     ),
     Rule(
         id="time-01",
@@ -55,14 +51,12 @@ RULES: tuple[Rule, ...] = (
         why="without it queues keep the guarantee that they were made with, and a spent budget stops nothing",
         fix="set queues.clock to true and run `tenancy clock run`, or drop the field",
         severity=Severity.MEDIUM,
-        enforced=Face.SPEC,
     ),
     Rule(
         id="time-02",
         title="at every instant the always-on nodes of the pools have all guarantees, windows and further shares",
         why="two tenants would count on the same GPUs, and which of them gets them is undefined",
         fix="move or shorten one of them, or raise nodes (of an autoscaled pool, nodes.min counts)",
-        enforced=Face.SPEC,
     ),
     Rule(
         id="time-03",
@@ -74,7 +68,6 @@ RULES: tuple[Rule, ...] = (
         ),
         fix="write a lead such as 15m, or raise queues.pods-ready-within",
         severity=Severity.MEDIUM,
-        enforced=Face.SPEC,
     ),
     Rule(
         id="time-04",
@@ -82,7 +75,6 @@ RULES: tuple[Rule, ...] = (
         why="without prices no amount is ever spent",
         fix="write prices into the environment, or monthly-gpu-hours into the budget",
         severity=Severity.MEDIUM,
-        enforced=Face.SPEC,
     ),
     Rule(
         id="time-05",
@@ -90,14 +82,12 @@ RULES: tuple[Rule, ...] = (
         why="without them no GPU is ever found idle, and the rule has no effect",
         fix="set queues.clock to true and metrics.collector to install or existing, or drop the rule",
         severity=Severity.MEDIUM,
-        enforced=Face.SPEC,
     ),
     Rule(
         id="time-06",
         title="idle work is suspended only in a tier whose work tolerates the loss of its GPU",
         why="an inference service without requests at night would be stopped",
         fix="write then: alert, or interruptible: true if the tier's work tolerates it",
-        enforced=Face.SPEC,
     ),
     Rule(
         id="ver-01",
@@ -105,14 +95,12 @@ RULES: tuple[Rule, ...] = (
         why="a component on a version that its makers do not support fails at the next upgrade, on every node at once",
         fix="use a Kubernetes version that all components support",
         severity=Severity.MEDIUM,
-        enforced=Face.SPEC,
     ),
     Rule(
         id="exc-01",
         title="an exception names a waivable rule, once, and ends within the next 366 days",
         why="an exception without an end date is a permanent change of policy without a review",
         fix="renew the date after a review, by 366 days at most, or remove the exception and what needs it",
-        enforced=Face.SPEC,
     ),
     Rule(
         id="custom-01",

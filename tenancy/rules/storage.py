@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tenancy.catalog.controllers import VOLUME_BINDER
+from tenancy.rules import aws
 from tenancy.rules.attacks import Attack, put
 from tenancy.rules.claims_of_work import CLAIM_TEMPLATES, by_resource_of_work, each_claim_of_volumes
 from tenancy.rules.expressions import cel, same_field
-from tenancy.rules.model import Face, GuardFacts, GuardSubject, Rule, Severity
+from tenancy.rules.model import GuardFacts, GuardSubject, Rule, Severity
 from tenancy.rules.scene import AttackPlace, AttackScene
 from tenancy.rules.workloads import (
     ALL_KINDS,
@@ -89,7 +90,7 @@ RULES: tuple[Rule, ...] = (
         why="'teams/fraud' without the slash also matches 'teams/fraud-2'",
         fix="write the prefix as 'teams/<tenant>/'",
         severity=Severity.CRITICAL,
-        enforced=Face.SPEC | Face.AWS,
+        aws_settings={aws.ROLE_POLICY: "policy"},
     ),
     Rule(
         id="stor-02",
@@ -97,21 +98,21 @@ RULES: tuple[Rule, ...] = (
         why="one tenant could read or overwrite the other's data",
         fix="give each tenant a prefix of its own",
         severity=Severity.CRITICAL,
-        enforced=Face.SPEC | Face.AWS,
+        aws_settings={aws.ROLE_POLICY: "policy"},
     ),
     Rule(
         id="stor-05",
         title="a grant that may write but not delete needs a versioned bucket",
         why="without versions an overwrite destroys data as a delete does",
         fix="set versioned to true on the bucket",
-        enforced=Face.SPEC | Face.AWS,
+        aws_settings={aws.VERSIONING: "versioningConfiguration"},
     ),
     Rule(
         id="stor-06",
         title="a grant is no wider than the tier's storage-access",
         why="a tier that may only read could change data that others rely on",
         fix="narrow the grant's access, or move the namespace to a tier that may write",
-        enforced=Face.SPEC | Face.AWS,
+        aws_settings={aws.ROLE_POLICY: "policy"},
     ),
     Rule(
         id="stor-07",
@@ -122,7 +123,7 @@ RULES: tuple[Rule, ...] = (
         ),
         fix="write one grant for the prefix, or limit the two to different namespaces",
         severity=Severity.MEDIUM,
-        enforced=Face.SPEC | Face.AWS,
+        aws_settings={aws.ROLE_POLICY: "policy"},
     ),
     Rule(
         id="stor-08",
@@ -130,14 +131,13 @@ RULES: tuple[Rule, ...] = (
         why="the bucket may hold the only copy of a tenant's data",
         fix="drop forceDestroy; empty the bucket by hand before it is removed",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW | Face.AWS,
+        aws_settings={aws.BUCKET: "forceDestroy"},
     ),
     Rule(
         id="stor-10",
         title="a bucket refuses public access, whatever its policy and its access lists say",
         why="one statement or access list that allows everyone publishes every object",
         fix="set all four fields of the bucket's public access block to true",
-        enforced=Face.PREVIEW,
         advises=True,
     ),
     Rule(
@@ -146,7 +146,6 @@ RULES: tuple[Rule, ...] = (
         why="without rotation, key material that leaks decrypts everything that was ever encrypted with it",
         fix="set enableKeyRotation to true",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW,
         advises=True,
     ),
     Rule(
@@ -205,6 +204,5 @@ RULES: tuple[Rule, ...] = (
         ),
         fix="name namespace and claim under claimRef; with Mountpoint for S3 set authenticationSource: pod",
         severity=Severity.CRITICAL,
-        enforced=Face.PREVIEW,
     ),
 )

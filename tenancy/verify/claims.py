@@ -14,7 +14,8 @@ from tenancy.kube import deniers
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.guards import BACKSTOPS, GUARDED, guards
 from tenancy.planning.guards.objects import DELETIONS
-from tenancy.rules.catalogue import RULES, Rule, with_face
+from tenancy.rules.catalogue import RULES, Rule
+from tenancy.rules.faces import with_face
 from tenancy.rules.model import Face
 from tenancy.spec.loader import Loaded
 from tenancy.verify.attacks import Attack, Scene, all_attacks
@@ -158,7 +159,7 @@ def plane(rule: str) -> str:
 def enforcer(rule: str) -> str:
     """Controls that enforce a rule at run time; files and previews are earlier checks, for those who use them."""
     enforcers = ["API server"] if rule in GUARDED else []
-    on_aws = "AWS" if Face.AWS in RULES[rule].faces else ""
+    on_aws = "AWS" if RULES[rule].aws_settings else ""
     other_enforcer = on_aws or ENFORCERS.get(rule) or ENFORCERS.get(rule.partition("-")[0])
     if other_enforcer and not enforcers:
         enforcers.append(other_enforcer)

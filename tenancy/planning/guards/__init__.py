@@ -30,9 +30,9 @@ from tenancy.planning.guards.objects import (
 from tenancy.planning.guards.sizes import limit_guards
 from tenancy.planning.guards.unmanaged import temporary, unmanaged_guards
 from tenancy.planning.guards.work import work_guards
-from tenancy.rules.catalogue import RULES, with_face, with_subject
+from tenancy.rules.catalogue import RULES, with_subject
 from tenancy.rules.expressions import cel
-from tenancy.rules.model import Face, GuardFacts, GuardSubject
+from tenancy.rules.model import GuardFacts, GuardSubject
 from tenancy.spec.fields.environment import Environment, GuardsMode
 
 VERSION = 8
@@ -42,7 +42,7 @@ READINESS_PROBE = "tenancy-readiness"
 QUESTION = "are-the-guards-in-force"
 """Name of the readiness probe's ConfigMap: requested in a dry run and always refused, so it never exists."""
 
-GUARDED = with_face(Face.API_SERVER)
+GUARDED = tuple(rule.id for rule in RULES.values() if rule.guards)
 """Every rule that some guard enforces, including those that exist only where there is a queue."""
 OF_DELETIONS = with_subject(GuardSubject.QUEUED_DELETIONS)
 """Rules that only a request to delete an object can break."""

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from tenancy.catalog.frameworks import Framework
 from tenancy.rules.attacks import Attack, Request, differences, skipped
-from tenancy.rules.catalogue import RULES, with_face
+from tenancy.rules.catalogue import RULES
+from tenancy.rules.faces import with_face
 from tenancy.rules.model import Face
 from tenancy.verify.attacks.access import access_attacks
 from tenancy.verify.attacks.clock import clock_attacks

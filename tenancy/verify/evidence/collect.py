@@ -19,7 +19,7 @@ from tenancy.planning.access_review import all_grants
 from tenancy.planning.render import file_texts
 from tenancy.rules.catalogue import RULES
 from tenancy.rules.controls import as_facts
-from tenancy.rules.model import FACES
+from tenancy.rules.faces import faces_of, names_of
 from tenancy.spec.loader import ENVIRONMENT_FILE, SUFFIXES, TENANTS_FOLDER, Loaded
 from tenancy.verify.evidence.bundle import ENVELOPE, Unusable, as_json, digest
 from tenancy.verify.evidence.page import page
@@ -243,7 +243,7 @@ def _rule(rule_id: str) -> Mapping[str, Any]:
         "title": rule.title,
         "why": rule.why,
         "severity": str(rule.severity),
-        "enforced": [name for face, name in FACES.items() if face in rule.faces],
+        "enforced": names_of(faces_of(rule)),
         "waivable": rule.waivable,
     }
 

@@ -34,7 +34,7 @@ from tenancy.check.everywhere import guard_findings
 from tenancy.kube.objects import UNKNOWN
 from tenancy.planning import make_plan
 from tenancy.rules import plain, together
-from tenancy.rules.catalogue import with_face
+from tenancy.rules.faces import with_face
 from tenancy.rules.found import Finding
 from tenancy.rules.model import Face
 from tenancy.spec.loader import load

@@ -17,6 +17,7 @@ from tenancy.cli.render_aws import aws_texts
 from tenancy.components.aws_registrations import CLUSTER, PLATFORM, AwsRegistration, aws_registrations
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.scope import StackScope
+from tenancy.rules.catalogue import RULES
 from tenancy.spec.loader import load
 from tests import registered
 from tests.aws_answers import Answers
@@ -104,6 +105,18 @@ def test_every_resource_and_property_that_the_programs_register_is_rendered(
     regulated: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compare(regulated, monkeypatch)
+
+
+def test_every_setting_by_which_aws_enforces_a_rule_is_made() -> None:
+    settings = {
+        (registration.kind, name)
+        for registration in aws_registrations(planned(ROOT / "stacks" / "bank"))
+        for name, value in registration.properties.items()
+        if value is not None
+    }
+    rules = [rule for rule in RULES.values() if rule.aws_settings]
+    assert len(rules) > 20
+    assert {rule.id for rule in rules if not rule.aws_settings.items() <= settings} == set()
 
 
 @pytest.mark.exhaustive

@@ -56,7 +56,8 @@ from tenancy.kube.objects import UNKNOWN as UNKNOWN_TEXT
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.common import pools
 from tenancy.rules import aws, nodes
-from tenancy.rules.catalogue import RULES, with_face
+from tenancy.rules.catalogue import RULES
+from tenancy.rules.faces import with_face
 from tenancy.rules.found import Finding
 from tenancy.rules.model import Face
 from tenancy.rules.objects import CHECKS, object_findings

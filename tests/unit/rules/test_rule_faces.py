@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable
 from functools import cache
@@ -20,8 +21,9 @@ from tenancy.cli import main
 from tenancy.kube.objects import Object
 from tenancy.planning import make_plan
 from tenancy.planning.guards import guards
-from tenancy.rules import catalogue
-from tenancy.rules.catalogue import RULES, with_face
+from tenancy.rules import catalogue, faces, objects
+from tenancy.rules.catalogue import RULES
+from tenancy.rules.faces import checked_in_files, checked_on_objects, faces_of, with_face
 from tenancy.rules.found import Finding
 from tenancy.rules.model import Face, Rule
 from tenancy.spec.fields.environment import Environment
@@ -89,7 +91,7 @@ ATTACKS = {
 
 
 def test_every_rule_of_both_faces_has_an_attack_that_a_manifest_can_be_made_of() -> None:
-    both = {rule for rule in JUDGED if Face.ATTACK in RULES[rule].faces}
+    both = {rule for rule in JUDGED if Face.ATTACK in faces_of(RULES[rule])}
     assert {rule for _, rule in ATTACKS} == both - WITHOUT_A_BODY
     assert {world for world, _ in ATTACKS} == set(WORLDS)
     assert sum(map(len, ATTACKS.values())) > 500
@@ -183,7 +185,7 @@ def test_a_rule_that_is_attacked_is_one_that_a_guard_enforces() -> None:
 
 def test_every_rule_has_a_face_but_those_of_a_bill_and_of_a_cluster_before_it_is_changed() -> None:
     before = {"ns-06", "rbac-07", "custom-01"}
-    assert {rule.id for rule in RULES.values() if not rule.faces} == {
+    assert {rule.id for rule in RULES.values() if not faces_of(rule)} == {
         r for r in RULES if r.startswith("bill-")
     } | before
 
@@ -194,11 +196,32 @@ def test_a_preview_judges_the_expressions_that_rows_say_it_does() -> None:
     }
 
 
+def test_every_rule_that_the_code_of_the_spec_names_is_one_of_a_mistake() -> None:
+    """A face follows from the ids in the code of checks, so an id has no other use there."""
+    mistakes = {
+        ast.literal_eval(argument)
+        for path in (ROOT / "tenancy" / "spec").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"rule_mistake", "Violation", "Mistake"}
+        for argument in node.args
+        if isinstance(argument, ast.Constant)
+    }
+    assert mistakes & set(RULES) == checked_in_files()
+
+
+def test_a_check_that_is_removed_takes_its_face_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_code = faces._code
+    monkeypatch.setattr(faces, "_code", lambda name: None if name == "tenancy.spec.fields.data" else read_code(name))
+    assert checked_in_files() - checked_in_files.__wrapped__() == {"stor-01"}
+    monkeypatch.delattr(objects, "_quota")
+    assert checked_on_objects() - checked_on_objects.__wrapped__() == {"quota-01"}
+
+
 def test_a_face_that_sees_less_is_one_that_the_rule_has_and_others_see_more() -> None:
     for rule in RULES.values():
         for face in rule.partial:
-            assert face in rule.faces, rule.id
-            assert rule.faces & ~face, f"{rule.id}: no face sees all of it"
+            assert face in faces_of(rule), rule.id
+            assert faces_of(rule) & ~face, f"{rule.id}: no face sees all of it"
 
 
 @pytest.mark.parametrize("rule", ["net-02", "gpu-01"])
@@ -221,11 +244,11 @@ def test_the_readme_says_where_rules_are_enforced_and_every_rule_has_such_a_plac
     places = "on a resource in the preview by a policy pack, on a request at run time by the API server"
     assert f"Each rule is enforced where it can be broken: in a file when it is read, {places}" in readme
     enforced = Face.SPEC | Face.PREVIEW | Face.API_SERVER
-    elsewhere = {rule.id for rule in RULES.values() if not rule.faces & enforced}
+    elsewhere = {rule.id for rule in RULES.values() if not faces_of(rule) & enforced}
     # A bill is no file of the spec: `tenancy chargeback` refuses it. The others are refused by the program before it
     # changes a cluster.
     assert {id for id in elsewhere if not id.startswith("bill-")} == {"custom-01", "ns-06", "rbac-07"}
-    assert {rule.id for rule in RULES.values() if rule.faces & enforced == enforced} == {"img-01", "img-02"}, (
+    assert {rule.id for rule in RULES.values() if faces_of(rule) & enforced == enforced} == {"img-01", "img-02"}, (
         "then the README may say so"
     )
 
