@@ -143,10 +143,13 @@ def _texts(place: _Place, unread: dict[str, None]) -> tuple[list[Any], list[_Pla
         for value in values:
             if key == _MANIFEST and not get_path(value, "kind"):
                 continue  # of another program
+            if key == _PATCH and not isinstance(value, Mapping):
+                unread[f"{path} is written when it runs"] = None
+                continue
             if key == _PATCH:
                 patches.append(value)
                 # Found also if it has a field alone that would not tell of a pod elsewhere.
-                value = {"containers": [], **value} if isinstance(value, Mapping) else value
+                value = {"containers": [], **value}
             texts.append(_Place(value, path, {}, place.depth + 1))
     return patches, texts
 

@@ -177,6 +177,15 @@ def unsafe_range(cidr: str) -> str | None:
     return None
 
 
+def range_of_address(cidr: str) -> str | None:
+    """The change to an address with the length of the range that it lies in; None if the range itself is refused."""
+    try:
+        network = ipaddress.ip_interface(cidr).network
+    except ValueError:
+        return None
+    return None if str(network) == cidr or unsafe_range(str(network)) else f"write {network}"
+
+
 INTERNET = "0.0.0.0/0"
 NOT_INTERNET = (
     *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24"),

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import incompatible
-from tenancy.rules.values import astray_image, moving_image, unsafe_range, wide_range
+from tenancy.rules.values import astray_image, moving_image, range_of_address, unsafe_range, wide_range
 from tenancy.spec.fields.base import VALID_AMOUNTS, Flag, Quantity, ShortName, Slug, Spec, TextForm, WholeNumber
 from tenancy.spec.reading.mistakes import Mistake, rule_mistake
 
@@ -132,6 +132,8 @@ class Cluster(Spec):
         for i, text in enumerate(self.ranges):
             if fault := wide_range(text):
                 yield Mistake(("ranges", i), fault, "a range of the cluster's own", "write it like 10.64.0.0/16")
+            elif change := range_of_address(text):
+                yield Mistake(("ranges", i), repr(text), "a range begins with its first address", change)
         if self.service_cidr and (fault := unsafe_range(self.service_cidr)):
             rule = "the range of the cluster's services"
             yield Mistake(("service-cidr",), fault, rule, "write it like 172.20.0.0/16")

@@ -191,7 +191,8 @@ class Container(Spec):
         for field in _CONTAINER_ORDER:
             alias = field.replace("_", "-")
             for key in gpu_keys(getattr(self, field)):
-                yield rule_mistake((alias, key), "quota-02", f"{key} under {alias}")
+                change = f"drop {key} from {alias}: the tenant's shares and quota.other limit such resources"
+                yield rule_mistake((alias, key), "quota-02", f"{key} under {alias}", change)
             for key in () if field == "max" else huge_pages_for_all(getattr(self, field)):
                 change = f"drop {key} from {alias}, and limit it under quota.other as {_REQUESTS}{key}"
                 yield rule_mistake((alias, key), "quota-02", f"{key} under {alias}", change)

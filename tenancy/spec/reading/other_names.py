@@ -55,8 +55,8 @@ _OWN_QUEUES = "drop it: a tenant's queues are made, and admit work of its own na
 _SHARES = "drop it, and write the tenant's GPUs by flavor, such as gpus: {a100: {guaranteed: 8}}"
 _RECLAIM = "drop it: what is lent is reclaimed, and sharing under gpus says whether anything is lent"
 _TIME_SLICING = (
-    "write time-slicing: 4, for every GPU of a node: NVIDIA's device plugin shares all of them or none, and GPUs that "
-    "stay whole need a pool of their own"
+    "drop it: time-slicing or mps is for every GPU of a node, as NVIDIA's device plugin shares all of them or none; "
+    "GPUs that stay whole need a pool of their own"
 )
 _WITHOUT_FIELD: Mapping[str, Mapping[str, str]] = {
     # A pool

@@ -154,10 +154,16 @@ def test_a_layout_with_a_device_filter_is_judged_by_that_board(device: Any) -> N
     assert "mig-01" not in findings(layouts("0x290110DE", **{"1g.23gb": 7}))
 
 
-def test_without_a_filter_or_with_an_unknown_one_any_board_with_such_slices_will_do() -> None:
-    for device in (None, [], "0xFFFF10DE"):
+def test_without_a_filter_any_board_with_such_slices_will_do() -> None:
+    for device in (None, []):
         assert "mig-01" not in findings(layouts(device, **{"1g.24gb": 4}))
         assert "rtx-pro-6000" in findings(layouts(device, **{"1g.24gb": 7}))["mig-01"]
+
+
+def test_a_layout_of_a_board_that_is_not_known_is_not_judged_by_another() -> None:
+    for device in ("0xFFFF10DE", ["0xFFFF10DE"]):
+        assert "mig-01" not in findings(layouts(device, **{"1g.24gb": 7}))
+    assert "mig-01" in findings(layouts(["0xFFFF10DE", "0x2BB510DE"], **{"1g.24gb": 7}))
 
 
 def test_layouts_in_the_operators_values_are_judged_too() -> None:

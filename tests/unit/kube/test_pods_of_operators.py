@@ -235,6 +235,13 @@ def test_a_patch_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert check(tmp_path, workflow("containers: ["), "--strict").exit_code == 1
 
 
+def test_a_patch_that_an_expression_writes_is_named(tmp_path: Path) -> None:
+    result = check(tmp_path, workflow("{{=toJson(patch)}}"))
+    assert "spec.podSpecPatch is written when it runs" in result.stdout
+    assert check(tmp_path, workflow("{{=toJson(patch)}}"), "--strict").exit_code == 1
+    assert "is written" not in check(tmp_path, workflow("hostNetwork: {{=patch}}")).stdout
+
+
 # What is not judged
 
 

@@ -155,6 +155,8 @@ MISTAKES = (
     tenant("a name in capitals", "team", "Vision_Team"),
     tenant("an address without a host", "owner", {"name": "leads", "mail": "vision"}),
     tenant("a port as text", "egress", [{"cidr": "198.51.100.0/24", "port": "443"}]),
+    tenant("a range that begins inside of itself", "egress", [{"cidr": "198.51.100.7/24", "port": 443}]),
+    env("nodes in a range that begins inside of itself", "cluster", "ranges", ["10.1.2.3/16"]),
     tenant("a range without a length", "egress", [{"cidr": "198.51.100.7", "port": 443}]),
     # Wrong boards and sums
     env("a board of another name", "flavors", "h100", {"gpu": "h100"}),
@@ -185,6 +187,14 @@ MISTAKES = (
         "cut",
         {**SLICED, "share": {"per-gpu": [{"gpus": 2, "time-slicing": 4}]}},
         flavors=TIME_SLICED_FLAVOR,
+        tier="burst",
+    ),
+    env(
+        "some GPUs shared by MPS",
+        "pools",
+        "cut",
+        {**SLICED, "share": {"mps": 4, "per-gpu": [{"gpus": 2, "mps": 4}]}},
+        flavors={"shared": {"gpu": "h100-80gb", "share": "mps"}},
         tier="burst",
     ),
     tenant("a flavor that is not declared", "gpus", {"a100": {"guaranteed": 1}}),
@@ -228,6 +238,7 @@ MISTAKES = (
     env(
         "a default that leaves memory out", "tiers", "steady", {"priority": 1000, "container": {"default": {"cpu": 4}}}
     ),
+    env("GPUs in a limit range", "tiers", "steady", {"priority": 1000, "container": {"max": {"nvidia.com/gpu": 8}}}),
     env("huge pages for all", "tiers", "steady", {"priority": 1000, "container": {"min": {"hugepages-2Mi": "2Mi"}}}),
     tenant(
         "everybody's group",
