@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import pytest
 import yaml
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
 from tenancy.catalog.days import today
@@ -33,8 +33,8 @@ os.environ.setdefault("GOGC", GOGC)
 
 # Of Hypothesis: `make test-all` chooses the first. How long an example takes depends on the machine, so none is refused
 # for its time.
-settings.register_profile("exhaustive", max_examples=100, deadline=None)
-settings.register_profile("quick", max_examples=20, deadline=None)
+settings.register_profile("exhaustive", max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("quick")
 
 

@@ -15,7 +15,9 @@ from tenancy.spec.reading.source import UnusableFile, compose, values
 from tests.conftest import examples
 
 SOUP = st.text("ab01: -[]{},&*#|>'\"!?%@`\n\t~<.\x00é\ufeff", max_size=40)
-SETTINGS = settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
+SETTINGS = settings(
+    max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 def _judge(spec: Any, name: str, content: bytes) -> None:

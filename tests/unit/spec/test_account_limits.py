@@ -150,7 +150,7 @@ def lengths(environment: Environment, tenants: list[Tenant]) -> Iterator[tuple[s
             yield "access point", length(access_point_policy(environment, tenant, point.bucket)), reckoned
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_no_document_is_longer_than_reckoned(make_environment: Make, data: st.DataObject) -> None:
     region = data.draw(st.sampled_from(sorted(REGIONS)))
