@@ -90,7 +90,7 @@ def _workload(number: int, namespace: str) -> Object:
 def play(folder: str, answers: str) -> None:
     """Write what the API server answers: pages of its lists, and the events of busy rounds."""
     loaded, home = load(folder), Path(answers)
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     kinds = {"ClusterQueue": "clusterqueues", "Cohort": "cohorts"}
     lists: dict[str, list[Object]] = {"clusterqueues": [], "cohorts": [], "workloads": []}
     for item in plan.objects():

@@ -90,7 +90,7 @@ def run(loaded: Loaded, jobs: Sequence[Job], returned: bool) -> Run:
     configured = json.loads(manager["controllerManagerConfigYaml"])
     configured["featureGates"] = {**configured["featureGates"], GATE: returned}
     manager["controllerManagerConfigYaml"] = json.dumps(configured)
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     with own_lab(values, _say) as cluster:
         cluster.make(objects.cluster_objects(plan))
         cluster.wait_until_active(queue.name for queue in plan.cluster_queues if queue.is_open)

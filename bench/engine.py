@@ -69,7 +69,7 @@ def project() -> Generator[tuple[Path, Plan]]:
     with program() as root:
         loaded = load(generate(root / "stacks" / NAME, TENANTS))
         loaded = on_lab(loaded)
-        plan = make_plan(loaded.environment, loaded.tenants)
+        plan = make_plan(loaded, loaded.day)
         chart = plan.platform.queue_chart
         control_plane.up(
             root=root,

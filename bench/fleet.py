@@ -275,7 +275,7 @@ def _cpu_times() -> list[int]:
 
 def _as_made(root: Path, loaded: Loaded) -> int:
     """Put the tenants that no engine made on the cluster; the number of their objects."""
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     os.environ.update(
         {key: value for key, value in environ(root).items() if key in {"KUBECONFIG", "PULUMI_BACKEND_URL"}}
     )

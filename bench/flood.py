@@ -376,7 +376,7 @@ def scene(root: Path) -> Generator[Scene]:
     """A lab of two tenants with all of their objects."""
     folder = generate(root / "stacks" / "bench", 2)
     loaded = load(folder)
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     with started(root, loaded, plan, fake_nodes(loaded.environment)) as lab:
         os.environ["KUBECONFIG"] = str(lab.folder / "kubeconfig")
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(plan.objects())})

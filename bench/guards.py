@@ -103,7 +103,7 @@ def measure() -> str:
     """The rows of the section, as Markdown."""
     with tempfile.TemporaryDirectory() as folder:
         loaded = load(fleet(Path(folder) / "stacks" / "bench", max(TENANTS)))
-        plan = make_plan(loaded.environment, loaded.tenants)
+        plan = make_plan(loaded, loaded.day)
         rows = [
             f"{len(loaded.tenants[0].namespaces)} namespaces a tenant; {len(plan.platform.guards) // 2} guards with "
             f"{_rules(plan)} rules. Two API servers on one store, one with the plugin {PLUGIN} switched off; a "

@@ -160,7 +160,7 @@ def _run(nodes: int, kind: str, lenders: int) -> Figures:
         loaded = load(_generate(Path(folder) / "bench", nodes))
         if kind == GENERATED:
             values = objects.kueue_values(loaded, speed=1)
-            cluster_items = list(objects.cluster_objects(make_plan(loaded.environment, loaded.tenants)))
+            cluster_items = list(objects.cluster_objects(make_plan(loaded, loaded.day)))
         else:
             values, cluster_items = _plain_values(_FAIR if kind == AS_PROMISED else ""), list(_by_hand(loaded, kind))
         with own_lab(values, lambda _: None, without_webhooks=False) as cluster:
@@ -293,7 +293,7 @@ def _by_hand(loaded: Loaded, kind: str) -> Iterator[Object]:
             for flavor in group.manifest()["flavors"]
             for resource in flavor["resources"]
         ]
-        for queue in make_plan(loaded.environment, loaded.tenants).cluster_queues
+        for queue in make_plan(loaded, loaded.day).cluster_queues
     }
     for tenant in loaded.tenants:
         queue_of = queue_name(tenant.tenant, TIER)

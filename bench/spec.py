@@ -20,7 +20,7 @@ from tenancy.cli.common import load_or_exit
 from tenancy.planning import make_plan
 loaded = load_or_exit(sys.argv[1])
 wall, cpu = time.perf_counter(), time.process_time()
-plan = make_plan(loaded.environment, loaded.tenants)
+plan = make_plan(loaded, loaded.day)
 wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
 print(json.dumps([wall, cpu, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss]))
 """

@@ -35,7 +35,7 @@ def write(folder: Path) -> None:
 def aws_resources() -> Sequence[program.Resource]:
     """The AWS half of the environment that has one."""
     loaded = load(ROOT / "stacks" / ON_AWS)
-    return program.aws_resources(make_plan(loaded.environment, loaded.tenants))
+    return program.aws_resources(make_plan(loaded, loaded.day))
 
 
 def write_aws(folder: Path, resources: Sequence[program.Resource]) -> None:
@@ -52,7 +52,7 @@ def _write(folder: Path, objects: Iterator[dict[str, Any]]) -> None:
 
 
 def _rendered(loaded: Loaded) -> Iterator[dict[str, Any]]:
-    for name, text in file_texts(make_plan(loaded.environment, loaded.tenants)).items():
+    for name, text in file_texts(make_plan(loaded, loaded.day)).items():
         if not name.startswith(NOT_OBJECTS):
             yield from (item for item in yaml.safe_load_all(text) if item)
 

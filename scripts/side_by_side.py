@@ -147,7 +147,7 @@ def verdicts_of_column(
     api: Api, lab: Lab, column: Column, loaded: Loaded, attacks: Sequence[Attack]
 ) -> dict[str, Verdict]:
     """The verdict of a column on each attack; the column exists as long as that takes."""
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     with column.build(api, loaded, plan, lab), ThreadPoolExecutor(AT_ONCE) as pool:
         _wait_until_ready(api, plan)
         verdicts = pool.map(lambda attack: judge(api, attack, column, loaded), attacks)
@@ -277,7 +277,7 @@ def main(arguments: Sequence[str]) -> None:
     attacks = attacks_of(loaded, only)
     meaningful_attacks = [attack for attack in attacks if not has_meaning(attack)]
     verdicts = {}
-    with prepared_lab(loaded, make_plan(loaded.environment, loaded.tenants)) as (api, lab):
+    with prepared_lab(loaded, make_plan(loaded, loaded.day)) as (api, lab):
         for column in COLUMNS:
             since = time.monotonic()
             verdicts[column.key] = verdicts_of_column(api, lab, column, loaded, meaningful_attacks)

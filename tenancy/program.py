@@ -48,7 +48,7 @@ def run() -> None:
         if os.environ.get(ON_LAB) or loaded.environment.cluster.context == words.LAB_CONTEXT:
             loaded = on_lab(loaded)
         scope = scope_of(config.get("scope"), loaded.environment.stacks, stack)
-        plan = make_plan(loaded.environment, loaded.tenants)
+        plan = make_plan(loaded, loaded.day)
         platform, tenants = select(plan, scope, config.get("tenant") or tenant)
         if platform and platform.data:
             platform = replace(platform, data=_with_known_tags(platform.data, plan))

@@ -40,7 +40,7 @@ class Cluster:
         self.changed_before_deletion = ""
         self.now = MONDAY
         self.most = 0
-        plan = make_plan(loaded.environment, loaded.tenants)
+        plan = make_plan(loaded, loaded.day)
         for item in plan.objects():
             if item["kind"] in {"ClusterQueue", "Cohort"}:
                 kind = f"{item['kind'].lower()}s"

@@ -231,7 +231,7 @@ def research(loaded: Loaded) -> Tenant:
 
 @pytest.fixture(scope="session")
 def plan(loaded: Loaded) -> Plan:
-    return make_plan(loaded.environment, loaded.tenants)
+    return make_plan(loaded, loaded.day)
 
 
 def every(values: Iterable[object]) -> bool:

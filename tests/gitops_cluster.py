@@ -78,7 +78,7 @@ class GitOpsCluster:
 
     def plan(self) -> Plan:
         loaded = on_lab(self.spec.load())
-        return make_plan(loaded.environment, loaded.tenants)
+        return make_plan(loaded, loaded.day)
 
     def texts(self) -> dict[str, str]:
         source = GitOpsSource(self.url, FOLDER, shards=self.shards, prune=self.prune)

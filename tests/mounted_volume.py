@@ -52,7 +52,7 @@ class Volume:
 
 def clock_objects(loaded: Loaded) -> dict[tuple[str, str], Object]:
     """Objects of the clock's Deployment, by kind and name."""
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     return {(o["kind"], o["metadata"]["name"]): o for o in plan.objects() if words.CLOCK in o["metadata"]["name"]}
 
 

@@ -10,9 +10,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from tenancy import planning
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
-from tenancy.planning import Plan, make_plan
+from tenancy.planning import Plan
 from tenancy.spec.fields.cluster import Cni
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.tenant import Namespace, Tenant
@@ -141,7 +142,7 @@ class World:
     peers: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.plan = make_plan(self.environment, self.loaded.tenants)
+        self.plan = planning.plan(self.environment, self.loaded.tenants)
         labels = {
             space.name: {**space.namespace["metadata"]["labels"], words.SPACE_NAME: space.name}
             for tenant in self.plan.tenants

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from tenancy import planning
 from tenancy.check.admission.access import Attributes, authenticated, forbidden
 from tenancy.check.admission.bootstrap import platform_binding
 from tenancy.check.admission.patches import PatchError, patched
@@ -14,7 +15,6 @@ from tenancy.check.admission.server import OfflineApiServer
 from tenancy.check.admission.verdicts import Denial, Verdict
 from tenancy.kube.deniers import API_VALIDATION, NOT_FOUND
 from tenancy.kube.objects import Object
-from tenancy.planning import make_plan
 from tenancy.rules.attacks import Request
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.tenant import Tenant
@@ -38,7 +38,7 @@ def offline_server(environment: Environment, tenants: Sequence[Tenant]) -> Offli
     """The API server of an environment with the node that attacks are on."""
     node = Scene(environment, tenants, CLASSES, RUNTIMES).node
     nodes = [{**node, "apiVersion": "v1", "kind": "Node"}] if node else []
-    return offline_server_of(make_plan(environment, tenants).objects(), environment, nodes)
+    return offline_server_of(planning.plan(environment, tenants).objects(), environment, nodes)
 
 
 def offline_server_of(

@@ -93,7 +93,7 @@ def _write_environment(folder: Path, environment: Mapping[str, Any]) -> Parts:
     """Write an environment's files, and what its plan has on AWS."""
     field_edits.write(folder, environment)
     loaded = load(folder)
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     services = plan.platform.services and replace(plan.platform.services, charts=(), nodes=())
     return {CLUSTER: plan.cluster, NAME: (services, plan.platform.data, *(tenant.aws for tenant in plan.tenants))}
 

@@ -157,7 +157,7 @@ def summary(
 def registered(source: Path) -> Sequence[Resource]:
     """Resources that the programs of an environment register on AWS."""
     loaded = load(source)
-    return program.aws_resources(make_plan(loaded.environment, loaded.tenants))
+    return program.aws_resources(make_plan(loaded, loaded.day))
 
 
 def travel(engine: EngineOverAws, environment: Environment) -> Journey:
@@ -168,7 +168,7 @@ def travel(engine: EngineOverAws, environment: Environment) -> Journey:
     if environment.upgrade:
         set_kubernetes(file, environment.upgrade[0])
     loaded = load(file.parent)
-    built = make_plan(loaded.environment, loaded.tenants).cluster is not None
+    built = make_plan(loaded, loaded.day).cluster is not None
     stacks = [*([environment.name + CLUSTER_SUFFIX] if built else []), environment.name]
     engine.requests()
     if all(make(engine, journey, stack) for stack in stacks):

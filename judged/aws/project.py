@@ -44,7 +44,7 @@ def run() -> None:
     """Register the stack's resources."""
     stack = pulumi.get_stack()
     loaded = load(names_of(stack)[0])
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     if FAULTS in os.environ:
         _seed(json.loads(Path(os.environ[FAULTS]).read_text("utf-8")))
     if scope_of(None, loaded.environment.stacks, stack) is StackScope.CLUSTER:

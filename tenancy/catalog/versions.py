@@ -8,9 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-
-from tenancy.catalog.days import today
+from datetime import UTC, date, datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +122,12 @@ AMI_DEFAULT = "v20260903"
 _AMI_FORM = re.compile(r"v20\d{6}")
 
 
-def ami_release_misfit(release: str) -> str | None:
-    """Why a release of the node images is refused; None if it is accepted."""
+def ami_release_misfit(release: str, today: date | None = None) -> str | None:
+    """Why a release of the node images is refused, with `today` also because it is still to come; None if it is
+    accepted."""
     if not _AMI_FORM.fullmatch(release) or not _is_day(release[1:]):
         return f"AMI release {release!r}, which is not v and a day, like {AMI_DEFAULT}"
-    if (day := datetime.strptime(release[1:], "%Y%m%d").replace(tzinfo=UTC).date()) > today():
+    if today and (day := datetime.strptime(release[1:], "%Y%m%d").replace(tzinfo=UTC).date()) > today:
         return f"AMI release {release}, of {day}, which is still to come"
     if release < AMI_FLOOR:
         return f"AMI release {release}, before {AMI_FLOOR}: {_open(release)}"

@@ -95,7 +95,7 @@ def _pool(loaded: Loaded, name: str) -> _Pool:
 
 
 def _places(loaded: Loaded, dice: random.Random) -> Iterator[_NamespaceFlavor]:
-    quota_shares = shares(loaded.environment, loaded.tenants)
+    quota_shares = shares(loaded.environment, loaded.tenants, loaded.day)
     for tenant in loaded.tenants:
         for flavor, share in tenant.gpus.items():
             # The namespace with the largest share runs it.

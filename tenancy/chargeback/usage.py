@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -44,10 +45,11 @@ def guarantee_times(guarantees: pl.DataFrame | None) -> list[int]:
 def guarantees_of(
     environment: Environment, tenants: Sequence[Tenant], table: pl.DataFrame | None, windows: Sequence[Window]
 ) -> Guarantees:
-    """Guarantees of every tenant: from the table if there is one, else from today's files."""
+    """Guarantees of every tenant: from the table if there is one, else from the files, as on the last of the days."""
     guarantees: dict[tuple[int, str], dict[tuple[str, str], PoolShare]] = defaultdict(dict)
     if table is None:
-        for name, share in shares(environment, tenants).items():
+        last_day = dt.datetime.fromtimestamp(windows[-1].end - 1, dt.UTC).date()
+        for name, share in shares(environment, tenants, last_day).items():
             for pool in environment.pools:
                 for flavor in environment.flavors_of(pool):
                     if count := share.guaranteed(pool, flavor):

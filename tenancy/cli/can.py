@@ -78,7 +78,7 @@ def account_of(environment: str | None) -> AccountModel:
             f"given {input_text}; rule: identities need AWS; change: name an environment with aws.enabled: true",
             BAD_INPUT,
         )
-    return AccountModel(loaded.environment, loaded.tenants, make_plan(loaded.environment, loaded.tenants))
+    return AccountModel(loaded.environment, loaded.tenants, make_plan(loaded, loaded.day))
 
 
 def _only_aws_environment() -> Loaded:

@@ -150,7 +150,7 @@ def _answers(manifests: Any, environment: str, namespace: str | None, identity: 
     from tenancy.planning import make_plan
 
     loaded = load_or_exit(environment)
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     server = OfflineApiServer.of_environment(plan, loaded.environment.cluster.kubernetes)
     try:
         return (

@@ -107,7 +107,7 @@ def make(
     from tenancy.verify.evidence.collect import Measurements, files, read_attacks, read_judge, summary
 
     loaded = load_or_exit(environment, lab=lab)
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     try:
         statement_file = bundle.STATEMENT if unsigned else bundle.ENVELOPE
         signer = keys.signer_of_file(key) if key else keys.signer_of_kms(kms) if kms else None

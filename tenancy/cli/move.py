@@ -36,7 +36,7 @@ def command(environment: str, lab: bool, only_preview: bool) -> None:
     from tenancy.spec.fields.environment import Layout
 
     loaded = load_or_exit(environment, lab=lab)
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     name = plan.environment
     try:
         driver = open_driver(loaded, click.echo)

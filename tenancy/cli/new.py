@@ -384,7 +384,8 @@ def guarantee_left(loaded: Loaded, tenant: Tenant, flavor: str) -> int:
         share = GpuShare.model_validate({"guaranteed": count})
         trial = tenant.model_copy(update={"gpus": {flavor: share}})
         return not any(
-            m.id == OVERSOLD_RULE for _, m in check_with_environment(loaded.environment, [*loaded.tenants, trial])
+            m.id == OVERSOLD_RULE
+            for _, m in check_with_environment(loaded.environment, [*loaded.tenants, trial], loaded.day)
         )
 
     environment = loaded.environment
@@ -440,7 +441,7 @@ def _tables(loaded: Loaded, name: str) -> list[Table]:
 
     environment = loaded.environment
     tenant = next(tenant for tenant in loaded.tenants if tenant.tenant == name)
-    plan = make_plan(environment, loaded.tenants).tenant(name)
+    plan = make_plan(loaded, loaded.day).tenant(name)
     columns = ("requests.cpu", "requests.memory", "pods", "requests.storage")
     spaces = Table(
         f"Namespaces of {name}",

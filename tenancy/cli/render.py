@@ -118,7 +118,7 @@ def command(
 
     loaded = load_or_exit(environment)
     print_notes(spec_notes(loaded))
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     if preview and tool != "operator":
         fail("given --preview; rule: it is for --gitops operator; change: name it, or drop --preview", BAD_INPUT)
     if stacks and not preview:

@@ -185,14 +185,14 @@ def capacity(environment: str, form: str) -> None:
     Counts are GPUs, slices or replicas. Guarantees are backed only by nodes that are always on (nodes.min); nodes up to
     nodes.max are autoscaled, not guaranteed.
     """
-    from tenancy.planning.aws.cluster import upgrade_surges
+    from tenancy.planning.aws.cluster import cluster_plan, upgrade_surges
     from tenancy.planning.kubernetes.api_storage import api_storage
     from tenancy.planning.queueing.capacity import supply
 
     loaded = load_or_exit(environment, form)
     flavors = supply(loaded.environment, loaded.tenants)
     storage = api_storage(loaded.environment, loaded.tenants)
-    surges = upgrade_surges(loaded.environment)
+    surges = upgrade_surges(cluster_plan(loaded.environment, loaded.day))
     tables = [
         *supply_tables.capacity(loaded.environment.environment, flavors),
         supply_tables.upgrades(surges),
@@ -266,7 +266,7 @@ def costs(environment: str, form: str) -> None:
     from tenancy.planning.fixed_costs import fixed_costs
 
     loaded = load_or_exit(environment, form)
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     cost_items = fixed_costs(loaded.environment, plan)
     value = {"estimate": True, **supply_tables.costs_value(cost_items)}
     table = supply_tables.costs(loaded.environment, cost_items)
@@ -307,7 +307,7 @@ def access(environment: str | None, tenant: str | None, who: str | None, live: b
     loaded = load_or_exit(environment_or_default(environment), form, lab)
     if tenant:
         tenant_or_exit(loaded, tenant)
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     entries = review.with_source_lines(
         loaded, review.select_entries(entries_of(loaded.environment, loaded.tenants, plan), tenant, who)
     )
@@ -366,7 +366,7 @@ def adoption(environment: str, tenant: str | None, lab: bool, form: str) -> None
     loaded = load_or_exit(environment, form, lab)
     if tenant:
         tenant_or_exit(loaded, tenant)
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     enter_lab(plan.context)
     try:
         api = Api(plan.context)
@@ -413,7 +413,7 @@ def drift(environment: str, lab: bool, form: str) -> None:
     from tenancy.planning.scope import StackScope, stacks
 
     loaded = load_or_exit(environment, form, lab)
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     try:
         driver = open_driver(loaded, functools.partial(click.echo, err=True))
         stack_names = driver.stacks(plan.environment)

@@ -37,7 +37,7 @@ def status(environment: str, lab: bool, form: str) -> None:
     from tenancy.spec.fields.rollout import Rollout
 
     loaded = load_or_exit(environment, form, lab)
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     try:
         driver = open_driver(loaded, click.echo)
         program = program_digest(driver.root, str(driver.engine.version))

@@ -142,7 +142,7 @@ def command(
     print_notes(spec_notes(loaded))
     expect_replaceable(loaded.environment, replaceable_groups)
     report = Report(form)
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     leavers = RemovableTenants.from_spec(loaded, removable_names, timeout)
     run = RunSettings(plan, leavers, only_preview, refresh, skip_preview, frozenset(replaceable_groups))
     try:

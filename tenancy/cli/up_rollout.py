@@ -78,7 +78,7 @@ def _unready_reason(fleet: Fleet, former: str, program: str, reach: Callable[[st
 
     try:
         loaded = load(fleet.loaded.folder.parent / former)
-        plan = make_plan(loaded.environment, loaded.tenants)
+        plan = make_plan(loaded, loaded.day)
         stack_records = records.read((reach or Api)(plan.context))
     except (SpecError, ApiUnreachable) as error:
         return f"environment {former}, which cannot be asked: {str(error).splitlines()[0]}"

@@ -76,7 +76,7 @@ def command(
     from tenancy.verify.verification import NotDeployedError, find_scene
 
     loaded = load_or_exit(environment, form, lab)
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     file_attacks = _read(attack_file) if attack_file else None
     enter_lab(plan.context)
     try:

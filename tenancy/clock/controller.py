@@ -74,7 +74,7 @@ class Clock:
         view.read_work(self.api)
         usage, running = view.meter.count(former_usage, view.allocations, now, self._running if is_own_record else None)
         workloads = view.works
-        decision = desired(self.environment, view.named_tenants, now, usage, _admitted_keys(workloads), view.decided)
+        decision = desired(self.environment, self.tenants, now, usage, _admitted_keys(workloads), view.decided)
         idle, problem = self._idle(view, now, former_usage)
         # Before the record: a warning counts when it has been written.
         for work, sentence in idle.warnings:
@@ -191,7 +191,7 @@ class Clock:
             yield f"{name}: no longer reserved"
 
     def _warn_of_budgets(self, view: View, budgets: Iterable[ExhaustedBudget], now: dt.datetime) -> None:
-        tenants_by_name = {tenant.tenant: tenant for tenant in view.named_tenants}
+        tenants_by_name = {tenant.tenant: tenant for tenant in view.tenants}
         for budget in budgets:
             if now - self._event_times.get(budget.tenant, now - EVENT_INTERVAL) < EVENT_INTERVAL:
                 continue

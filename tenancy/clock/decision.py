@@ -16,7 +16,6 @@ from itertools import groupby
 from typing import NamedTuple
 
 from tenancy.catalog import vocabulary as words
-from tenancy.catalog.days import assumed
 from tenancy.clock.usage import Usage, next_month
 from tenancy.kube.objects import Object
 from tenancy.planning.common.labels import manifest, platform_labels
@@ -120,9 +119,7 @@ def desired(
     """The queues at `now` (with a zone). The specs must be valid together; `admitted` are keys of spans all of whose
     reservations Kueue has admitted. `former` saves time and changes nothing: a decision by the same specs, whose queues
     are taken if their cause is the same."""
-    present = active_tenants(
-        sorted((t.with_namespace_names(environment.namespace_name) for t in tenants), key=lambda t: t.tenant)
-    )
+    present = active_tenants(sorted(tenants, key=lambda tenant: tenant.tenant))
     exhausted = tuple(budget for tenant in present if (budget := _exhausted_budget(environment, tenant, now, usage)))
     states = {budget.tenant: budget.state for budget in exhausted}
     effective_tenants = [
@@ -139,23 +136,22 @@ def desired(
     new_usage = replace(usage, spent_since={budget.tenant: budget.since for budget in exhausted}, granted=granted)
     if former and former.cause == cause:
         return replace(former, exhausted_budgets=exhausted, usage=new_usage)
-    with assumed(cause.day):
-        calculator = QuotaCalculator(environment)
-        current_shares = shares(environment, effective_tenants, extra_gpus)
-        waiting = [span for span in spans if span.key not in granted]
-        reserved = tuple(_reserved_gpus(environment, effective_tenants, extra_gpus, waiting, current_shares))
-        counts: dict[str, dict[str, int]] = {}
-        for reserved_part in reserved:
-            flavor_counts = counts.setdefault(reserved_part.pool, {})
-            flavor_counts[reserved_part.flavor] = flavor_counts.get(reserved_part.flavor, 0) + reserved_part.gpus
-        # What is reserved is no longer the organisation's.
-        holders = {**current_shares, words.RESERVE_QUEUE: QueueShare({words.RESERVE_QUEUE: counts})}
-        cohorts = list(platform_queues(environment, effective_tenants, holders, calculator).cohorts)
-        queues = [reserve_queue(environment, calculator, counts)]
-        for tenant in effective_tenants:
-            cohort, own_queues = tenant_queues(environment, tenant, current_shares[tenant.tenant], calculator)
-            cohorts += [cohort] if cohort else []
-            queues += own_queues
+    calculator = QuotaCalculator(environment, cause.day)
+    current_shares = shares(environment, effective_tenants, cause.day, extra_gpus)
+    waiting = [span for span in spans if span.key not in granted]
+    reserved = tuple(_reserved_gpus(environment, effective_tenants, cause.day, extra_gpus, waiting, current_shares))
+    counts: dict[str, dict[str, int]] = {}
+    for reserved_part in reserved:
+        flavor_counts = counts.setdefault(reserved_part.pool, {})
+        flavor_counts[reserved_part.flavor] = flavor_counts.get(reserved_part.flavor, 0) + reserved_part.gpus
+    # What is reserved is no longer the organisation's.
+    holders = {**current_shares, words.RESERVE_QUEUE: QueueShare({words.RESERVE_QUEUE: counts})}
+    cohorts = list(platform_queues(environment, effective_tenants, holders, calculator).cohorts)
+    queues = [reserve_queue(environment, calculator, counts)]
+    for tenant in effective_tenants:
+        cohort, own_queues = tenant_queues(environment, tenant, current_shares[tenant.tenant], calculator)
+        cohorts += [cohort] if cohort else []
+        queues += own_queues
     reservations = tuple(_reservation(environment, calculator, reserved_part) for reserved_part in reserved)
     return Desired(cause, tuple(cohorts), tuple(queues), reservations, exhausted, new_usage)
 
@@ -201,6 +197,7 @@ class _Reserved:
 def _reserved_gpus(
     environment: Environment,
     tenants: Sequence[Tenant],
+    day: dt.date,
     more: Mapping[tuple[str, str], int],
     waiting: Iterable[Span],
     current_shares: Mapping[str, QueueShare],
@@ -212,7 +209,7 @@ def _reserved_gpus(
         group = list(together)
         spans = {(span.tenant, span.flavor): span for span in group}
         total_gpus.update(_gpus_by_flavor(group))
-        new_shares = shares(environment, tenants, total_gpus)
+        new_shares = shares(environment, tenants, day, total_gpus)
         for (tenant, flavor), span in sorted(spans.items()):
             for pool in environment.pools:
                 gpus = new_shares[tenant].guaranteed(pool, flavor) - former_shares[tenant].guaranteed(pool, flavor)

@@ -80,7 +80,7 @@ def _view(
     series = {tenant.tenant: _gpus_over_time(tenant, flavor, moments, end) for tenant in holders}
     # Those that change are told apart, whatever their size.
     colours = charts.colours({n: sum(v) + 1e12 * (max(v) - min(v)) for n, v in series.items() if any(v)})
-    always_on = sum(supply(environment, always_on=True)[flavor].values())
+    always_on = sum(supply(environment, start.date(), always_on=True)[flavor].values())
     maximum = max(always_on, *(sum(values) for values in zip(*series.values(), strict=True)), 1)
     layers = charts.layers(series, colours, len(moments))
     title = f"{flavor} by tenant over time"

@@ -48,9 +48,8 @@ class View:
     """Queues and Cohorts that may differ from it: those that changed since, and those that were written."""
 
     def __post_init__(self) -> None:
-        self.named_tenants = [tenant.with_namespace_names(self.environment.namespace_name) for tenant in self.tenants]
-        self.rules = idle_rules(self.environment, self.named_tenants)
-        self.meter = Meter(self.environment, self.named_tenants)
+        self.rules = idle_rules(self.environment, self.tenants)
+        self.meter = Meter(self.environment, self.tenants)
         self._works = WatchCache(collection(API, "Workload"), self._work)
         self._queues = {kind: WatchCache(collection(API, kind), partial(_queue, kind)) for kind in KINDS}
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pulumi
 
+from tenancy.catalog.days import today
 from tenancy.components.gpu_platform import GpuPlatform
 from tenancy.components.kubernetes.guarded import Require, guards_judge, provider_of
 from tenancy.planning import make_plan
@@ -20,7 +21,7 @@ from tenancy.spec.inputs import (
     TenantsInput,
     load_model,
     load_models,
-    load_specs,
+    load_spec,
     tenant_files_of,
     tenant_inputs,
 )
@@ -94,16 +95,13 @@ def resolve_tenant(
             f"given {name} without environment and platform; rule: a tenant's limits are its environment's; change: "
             "give platform=GpuPlatform(...), or environment= of the cluster's platform"
         )
-    environment_spec, tenant_specs = load_specs(
-        environment,
-        _with_tenant(given_tenant, tenant_files_of(environment) if tenants is None else tenant_inputs(tenants)),
-    )
-    for tenant_spec in tenant_specs:
+    day = today()
+    other_tenants = tenant_files_of(environment) if tenants is None else tenant_inputs(tenants)
+    spec = load_spec(environment, _with_tenant(given_tenant, other_tenants), day)
+    for tenant_spec in spec.tenants:
         if tenant_spec.tenant == tenant_name:
-            return ResolvedTenant(
-                environment_spec, tenant_spec, make_plan(environment_spec, tenant_specs).tenant(tenant_name), None
-            )
-    known_names = ", ".join(tenant_spec.tenant for tenant_spec in tenant_specs) or "none"
+            return ResolvedTenant(spec.environment, tenant_spec, make_plan(spec, day).tenant(tenant_name), None)
+    known_names = ", ".join(tenant_spec.tenant for tenant_spec in spec.tenants) or "none"
     raise ValueError(
         f"given {name} without tenant, and tenants {known_names}; rule: its name is then a tenant's; "
         "change: give the tenant"

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import pulumi
 
+from tenancy.catalog.days import today
 from tenancy.components.aws import cluster as planned
 from tenancy.components.aws.network import GivenNetwork
 from tenancy.components.customize import Change, Customization
@@ -12,7 +13,7 @@ from tenancy.components.inputs import ClusterInputs, with_inputs
 from tenancy.planning import make_plan
 from tenancy.planning.aws.cluster import CLUSTER_IS_BUILT_RULE
 from tenancy.spec.fields.environment import Environment
-from tenancy.spec.inputs import EnvironmentInput, TenantsInput, load_specs
+from tenancy.spec.inputs import EnvironmentInput, TenantsInput, load_spec
 
 
 class GpuCluster(planned.PlannedCluster):
@@ -54,8 +55,10 @@ class GpuCluster(planned.PlannedCluster):
             ValueError: if `aws.enabled` is false, or for an unknown target of `customize`.
             pulumi.RunError: if an existing VPC lacks an endpoint.
         """
-        self.environment, tenant_specs = load_specs(environment, tenants)
-        plan = make_plan(self.environment, tenant_specs).cluster
+        day = today()
+        spec = load_spec(environment, tenants, day)
+        self.environment = spec.environment
+        plan = make_plan(spec, day).cluster
         if plan is None:
             raise ValueError(
                 f"given GpuCluster {name} and an environment whose cluster exists; rule: {CLUSTER_IS_BUILT_RULE}; "

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 
 import pulumi
 
+from tenancy.catalog.days import today
 from tenancy.cluster.api import Api, ApiUnreachable
 from tenancy.cluster.guards import PreconditionFailed, wait_for_guards
 from tenancy.components.collector import collect_seldom
@@ -16,7 +17,7 @@ from tenancy.planning import make_plan
 from tenancy.planning.plan_model import Plan
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.tenant import Tenant
-from tenancy.spec.inputs import EnvironmentInput, TenantsInput, load_specs
+from tenancy.spec.inputs import EnvironmentInput, TenantsInput, load_spec
 
 
 class GpuPlatform(PlannedPlatform):
@@ -62,9 +63,9 @@ class GpuPlatform(PlannedPlatform):
             pulumi.RunError: without a Kubernetes provider; in an update if the guards do not judge in time.
             ValueError: for an unknown target of `customize` or a stand-in that is missing.
         """
-        self.environment, tenant_specs = load_specs(environment, tenants)
-        self.tenants = tuple(sorted(tenant_specs, key=lambda tenant: tenant.tenant))
-        self.plan = make_plan(self.environment, self.tenants)
+        day = today()
+        spec = load_spec(environment, tenants, day)
+        self.environment, self.tenants, self.plan = spec.environment, spec.tenants, make_plan(spec, day)
         self.inputs = inputs
         changes = Customization(customize or {}, f"GpuPlatform {name}")
         transformations = [*changes.transformations(), *with_inputs(inputs, self.environment)]

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pulumi
 
+from tenancy.catalog.days import today
 from tenancy.cluster.guards import require_guards
 from tenancy.components.aws.identity import IamRole
 from tenancy.components.aws.pod_identity import pod_identity
@@ -21,7 +22,7 @@ from tenancy.components.kubernetes.guarded import Require, provider_of
 from tenancy.components.tenant import queue_tree
 from tenancy.planning import make_plan
 from tenancy.planning.aws.tenant_models import TenantAwsPlan
-from tenancy.spec.inputs import EnvironmentInput, TenantInput, TenantsInput, load_specs
+from tenancy.spec.inputs import EnvironmentInput, TenantInput, TenantsInput, load_spec
 
 
 class AdmissionGuards(planned_platform.PlannedGuards):
@@ -36,7 +37,8 @@ class AdmissionGuards(planned_platform.PlannedGuards):
         *,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        platform_plan = make_plan(*load_specs(environment, tenants)).platform
+        day = today()
+        platform_plan = make_plan(load_spec(environment, tenants, day), day).platform
         # Without what this does not make: the cluster need not serve its kinds.
         plan = replace(
             platform_plan, queueing=None, cluster_policies=(), metrics_prerequisites=(), metrics=(), services=None

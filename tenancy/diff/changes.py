@@ -88,7 +88,7 @@ class SpecState:
     @cached_property
     def plan(self) -> Plan | None:
         """The plan of the spec; None if the spec is invalid or absent."""
-        return make_plan(self.loaded.environment, self.loaded.tenants) if self.loaded else None
+        return make_plan(self.loaded, self.loaded.day) if self.loaded else None
 
     @property
     def tenants(self) -> Mapping[str, Tenant]:

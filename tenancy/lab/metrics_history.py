@@ -108,7 +108,7 @@ def _quota_samples(loaded: Loaded) -> Iterator[Sample]:
 
     environment = loaded.environment
     cohort_by_tenant = {tenant.tenant: parent_cohort(tenant) for tenant in loaded.tenants}
-    for tenant, share in shares(environment, loaded.tenants).items():
+    for tenant, share in shares(environment, loaded.tenants, loaded.day).items():
         for tier, pools in share.guarantees.items():
             for metric, counts in (
                 ("kueue_cluster_queue_nominal_quota", pools),

@@ -1,11 +1,13 @@
-"""From spec files to the plan: a pure function, no engine, no network, no clock."""
+"""From a valid spec and a day to the plan: a pure function, no engine, no network, no clock."""
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 from dataclasses import replace
 
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.days import today
 from tenancy.kube.objects import digest
 from tenancy.planning.aws.cluster import account_plan, cluster_plan
 from tenancy.planning.aws.node_config import mig_parted
@@ -35,35 +37,36 @@ from tenancy.planning.plan_model import Admission, NamespacePlan, Plan, Platform
 from tenancy.planning.queueing.queues import local_queues, platform_queues, tenant_queues
 from tenancy.planning.queueing.quota_shares import QuotaCalculator, shares
 from tenancy.planning.services import metrics_charts, operator_values, queue_chart, services_plan
-from tenancy.spec.checks.validator import require_valid
+from tenancy.spec.checks.validator import ValidSpec
 from tenancy.spec.fields.environment import Environment, GuardsMode
 from tenancy.spec.fields.tenant import Tenant
-from tenancy.spec.inputs import EnvironmentInput, TenantsInput, load_specs
+from tenancy.spec.inputs import EnvironmentInput, TenantsInput, load_spec
 
 __all__ = ["Plan", "PlatformPlan", "TenantPlan", "digest", "make_plan", "plan"]
 
 
-def plan(environment: EnvironmentInput, tenants: TenantsInput | None = None) -> Plan:
+def plan(
+    environment: EnvironmentInput | ValidSpec, tenants: TenantsInput | None = None, *, day: dt.date | None = None
+) -> Plan:
     """All objects and AWS resources of an environment, as plain data; nothing is asked of a cluster or of AWS.
 
-    The arguments are those of `validate`. Raises SpecError with every problem.
+    The arguments are those of `validate`; what `load` returned is taken as it is. Raises SpecError with every problem.
     """
-    return make_plan(*load_specs(environment, tenants))
+    day = day or today()
+    spec = environment if isinstance(environment, ValidSpec) else load_spec(environment, tenants, day)
+    return make_plan(spec, day)
 
 
-def make_plan(environment: Environment, tenants: Sequence[Tenant]) -> Plan:
-    """The plan of an environment, whatever the order of its tenants.
-
-    Raises SpecError with every rule that they break together.
-    """
-    tenants = [tenant.with_namespace_names(environment.namespace_name) for tenant in tenants]
-    require_valid(environment, tenants)
-    environment = with_former_namespaces(environment, tenants)
-    sorted_tenants = sorted(tenants, key=lambda tenant: tenant.tenant)
+def make_plan(spec: ValidSpec, day: dt.date) -> Plan:
+    """The plan of an environment on that day, whatever the order of its tenants."""
+    environment = with_former_namespaces(spec.environment, spec.tenants)
+    sorted_tenants = sorted(spec.tenants, key=lambda tenant: tenant.tenant)
     planned_tenants = active_tenants(sorted_tenants)
     chart = queue_chart(environment, planned_tenants)
     queue_shares, calculator = (
-        (shares(environment, planned_tenants), QuotaCalculator(environment)) if environment.has_queues else ({}, None)
+        (shares(environment, planned_tenants, day), QuotaCalculator(environment, day))
+        if environment.has_queues
+        else ({}, None)
     )
 
     def tenant_plan(tenant: Tenant) -> TenantPlan:
@@ -88,7 +91,7 @@ def make_plan(environment: Environment, tenants: Sequence[Tenant]) -> Plan:
         tenants=tuple(
             active_plans.get(tenant.tenant) or TenantPlan(tenant.tenant, (), tenant.adopt) for tenant in sorted_tenants
         ),
-        cluster=cluster_plan(environment),
+        cluster=cluster_plan(environment, day),
         account=account_plan(environment),
         shares=queue_shares,
     )

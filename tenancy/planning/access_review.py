@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
-from tenancy.planning import make_plan
 from tenancy.planning.aws.iam_roles import ci_group
 from tenancy.planning.common import names
 from tenancy.planning.common.stages import active_tenants
@@ -113,24 +112,21 @@ def _persona(name: str) -> str:
     return name.removeprefix("tenancy-")
 
 
-def review(environment: Environment, tenants: Sequence[Tenant], plan: Plan | None = None) -> tuple[AccessGrant, ...]:
+def review(environment: Environment, tenants: Sequence[Tenant], plan: Plan) -> tuple[AccessGrant, ...]:
     """Every subject with access by the files, sorted; where AWS is off, without access that only AWS objects give."""
     grants = all_grants(environment, tenants, plan)
     return tuple(entry for entry in grants if environment.aws.enabled or entry.kind not in ON_AWS)
 
 
-def inactive_grants(
-    environment: Environment, tenants: Sequence[Tenant], plan: Plan | None = None
-) -> tuple[AccessGrant, ...]:
+def inactive_grants(environment: Environment, tenants: Sequence[Tenant], plan: Plan) -> tuple[AccessGrant, ...]:
     """Grants on AWS in the files of an environment without AWS: they give no access."""
     if environment.aws.enabled:
         return ()
     return tuple(entry for entry in all_grants(environment, tenants, plan) if entry.kind in ON_AWS)
 
 
-def all_grants(environment: Environment, tenants: Sequence[Tenant], plan: Plan | None = None) -> list[AccessGrant]:
+def all_grants(environment: Environment, tenants: Sequence[Tenant], plan: Plan) -> list[AccessGrant]:
     """Every subject that the files name, made or not: changes of the files are judged by this list."""
-    plan = plan or make_plan(environment, tenants)
     tenants = active_tenants(tenants)
     grants = [*_platform_grants(environment, tenants)]
     for tenant in tenants:

@@ -117,7 +117,7 @@ def facts(loaded: Loaded) -> Facts:
     """The facts of an environment, tenants sorted by name."""
     environment = loaded.environment
     tenants = sorted(loaded.tenants, key=lambda tenant: tenant.tenant)
-    quota_shares, supplies = shares(environment, tenants), supply(environment, tenants)
+    quota_shares, supplies = shares(environment, tenants, loaded.day), supply(environment, tenants)
     by_tenant: dict[str, list[FlavorShare]] = {tenant.tenant: [] for tenant in tenants}
     for flavor in supplies:
         for tenant_supply in flavor.tenants:

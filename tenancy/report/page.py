@@ -51,7 +51,7 @@ class Pages:
     def __init__(
         self, loaded: Loaded, timeline: UsageTimeline | None = None, chargeback_summary: ChargebackSummary | None = None
     ) -> None:
-        self.plan = make_plan(loaded.environment, loaded.tenants)
+        self.plan = make_plan(loaded, loaded.day)
         loaded = self.loaded = without_removed_tenants(loaded)
         self.facts: Facts = facts(loaded)
         self.planes = IsolationMatrix(loaded, self.plan).all()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.days import today
 from tenancy.catalog.instances import INSTANCES
 from tenancy.catalog.versions import AMI_DEFAULT, ami_release_misfit
 from tenancy.kube.objects import UNKNOWN, as_list, get_path
@@ -110,7 +111,7 @@ def _release(item: Object) -> Given:
         if (system and system != "CUSTOM") or not item.get("launchTemplate"):
             yield "ami-02", f"no releaseVersion{f' of {system}' if system else ''}"
     elif version_match := _RELEASE.fullmatch(release):
-        if misfit := ami_release_misfit(f"v{version_match[1]}"):
+        if misfit := ami_release_misfit(f"v{version_match[1]}", today()):
             yield "ami-01", f"releaseVersion {release}: {misfit}"
     elif not system.startswith(_OTHER_SYSTEMS):
         yield "ami-01", f"releaseVersion {release!r}, which is not like 1.36.3-{AMI_DEFAULT[1:]}"

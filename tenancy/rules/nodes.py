@@ -11,6 +11,7 @@ import yaml
 
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.days import today
 from tenancy.catalog.instances import INSTANCES
 from tenancy.catalog.versions import ami_release_misfit
 from tenancy.kube.objects import UNKNOWN, as_list, get_path, name_of
@@ -248,7 +249,7 @@ def _node_class(item: Object) -> Given:
             yield "ami-02", f"amiSelectorTerms {alias or name}"
         elif alias == UNKNOWN:
             yield "ami-01", f"amiSelectorTerms alias {alias}"
-        elif system.startswith("al2") and (misfit := ami_release_misfit(release)):
+        elif system.startswith("al2") and (misfit := ami_release_misfit(release, today())):
             yield "ami-01", f"amiSelectorTerms {alias}: {misfit}"
     yield from aws.weak_metadata(get_path(spec, "metadataOptions"), safe_default=True)
     yield from aws.open_volumes(get_path(spec, "blockDeviceMappings"))

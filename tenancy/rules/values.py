@@ -384,7 +384,7 @@ LONGEST_EXCEPTION = 366
 def unbounded_end(until: dt.date, today: dt.date | None = None) -> str | None:
     """exc-01: a last day that is past, or further ahead than the maximum validity."""
     ahead = (until - (today or days.today())).days
-    if ahead < 0 and days.past_is_refused():
+    if ahead < 0:
         return f"until: {until}, which is past"
     if ahead > LONGEST_EXCEPTION:
         return f"until: {until}, which is {ahead} days ahead"

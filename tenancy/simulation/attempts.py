@@ -11,7 +11,7 @@ from tenancy.lab.layout import LabError
 from tenancy.planning import make_plan
 from tenancy.simulation import objects
 from tenancy.simulation.checkpoint import Store, run_of
-from tenancy.simulation.clocked import first_day
+from tenancy.simulation.clocked import first_instant
 from tenancy.simulation.cluster import own_lab, stop_leftover
 from tenancy.simulation.events import Run
 from tenancy.simulation.rounds import ClockedRunner
@@ -89,7 +89,7 @@ def _attempt(
 ) -> Run:
     checkpoint = store.read()
     with own_lab(objects.kueue_values(loaded), say, record_folder=store.record_cluster) as cluster:
-        plan = make_plan(loaded.environment, loaded.tenants)
+        plan = make_plan(loaded, loaded.day)
         manifests = list(objects.cluster_objects(plan))
         saved_queues = {identity(item): item for item in checkpoint["queues"]} if checkpoint else {}
         cluster.make(item for item in manifests if identity(item) not in saved_queues)
@@ -100,5 +100,5 @@ def _attempt(
         cluster.watch()
         runner_arguments = (loaded, jobs, cluster, plan, window_of(jobs, window), store)
         if loaded.environment.has_clock:
-            return ClockedRunner(*runner_arguments, start=start or first_day()).run(say)
+            return ClockedRunner(*runner_arguments, start=start or first_instant(loaded.day)).run(say)
         return Runner(*runner_arguments).run(say)

@@ -97,7 +97,7 @@ class Store:
 def name_of(loaded: Loaded, jobs: Sequence[Job], window: int, start: str = "") -> str:
     """Key of a simulation, equal for two runs with the same queues, work, first day and Kueue."""
     versions_used = (versions.CHARTS["kueue"].version, FORMAT_VERSION)
-    queues = list(cluster_objects(make_plan(loaded.environment, loaded.tenants)))
+    queues = list(cluster_objects(make_plan(loaded, loaded.day)))
     # What the clock decides by besides the queues.
     environment = loaded.environment
     times = [tenant.model_dump(mode="json") for tenant in loaded.tenants] if environment.has_clock else []

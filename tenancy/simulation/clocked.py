@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
-from tenancy.catalog.days import today
 from tenancy.clock.decision import KEY, Desired, desired
 from tenancy.clock.usage import Meter, Usage, empty
 from tenancy.kube.objects import Object, identity
@@ -25,9 +24,8 @@ RESERVATION_RUN_TIME = 10**9
 """Run time of a reservation: the clock ends it."""
 
 
-def first_day() -> dt.datetime:
-    """Start of the next Monday, or of today on a Monday: windows of working days are in the run."""
-    day = today()
+def first_instant(day: dt.date) -> dt.datetime:
+    """Start of the next Monday, or of the day itself if it is one: windows of working days are in the run."""
     return dt.datetime.combine(day + dt.timedelta(days=-day.weekday() % 7), dt.time(), dt.UTC)
 
 
@@ -60,7 +58,7 @@ class SimulatedClock:
     """State of the clock between two rounds."""
 
     loaded: Loaded
-    start: dt.datetime = field(default_factory=first_day)
+    start: dt.datetime
     next_round: int = 0
     """Seconds from the start of the next round."""
     ended: list[JobRun] = field(default_factory=list)
@@ -73,16 +71,15 @@ class SimulatedClock:
     exhausted_budgets: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.tenants = [t.with_namespace_names(self.loaded.environment.namespace_name) for t in self.loaded.tenants]
         self.usage = empty(self.start)
-        self._meter = Meter(self.loaded.environment, self.tenants)
+        self._meter = Meter(self.loaded.environment, self.loaded.tenants)
 
     def decide(self, seconds: int, running_jobs: Iterable[JobRun], admitted: set[str]) -> Desired:
         """The queues at `seconds`, by what ran since the last round."""
         instant = self.start + dt.timedelta(seconds=seconds)
         works = [ran.workload(self.start) for ran in (*self.ended, *running_jobs)]
         usage, _ = self._meter.advance(self.usage, works, instant)
-        desired_state = desired(self.loaded.environment, self.tenants, instant, usage, admitted)
+        desired_state = desired(self.loaded.environment, self.loaded.tenants, instant, usage, admitted)
         self.usage, self.ended, self.next_round = desired_state.usage, [], seconds + ROUND_SECONDS
         return desired_state
 

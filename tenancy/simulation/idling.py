@@ -40,8 +40,7 @@ class SimulatedIdle:
 
     def __post_init__(self) -> None:
         environment = self.loaded.environment
-        tenants = [tenant.with_namespace_names(environment.namespace_name) for tenant in self.loaded.tenants]
-        self._rules = idle_rules(environment, tenants)
+        self._rules = idle_rules(environment, self.loaded.tenants)
         self.interval = min([SAMPLE_SECONDS, *(seconds(rule.after) for rule in self._rules.values())])
         """Seconds between two looks while GPUs are idle."""
 

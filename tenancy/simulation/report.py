@@ -14,7 +14,7 @@ from tenancy.output.tables import Cell, Table
 from tenancy.planning import make_plan
 from tenancy.simulation.attempts import Unfinished, simulate, window_of
 from tenancy.simulation.checkpoint import Store, name_of
-from tenancy.simulation.clocked import ROUND_SECONDS, first_day
+from tenancy.simulation.clocked import ROUND_SECONDS, first_instant
 from tenancy.simulation.events import Run, first_part
 from tenancy.simulation.idling import SAMPLE_SECONDS
 from tenancy.simulation.objects import OVERRIDES, cluster_objects, kueue_values
@@ -268,7 +268,7 @@ def run_both(
         say(notes[-1])
     window_seconds = window_of(trace.jobs, window)
     inputs = [(name, loaded) for name, loaded in (("before", before), ("after", after)) if loaded is not None]
-    start = start or first_day()
+    start = start or first_instant(before.day)
     if any(loaded.environment.has_clock for _, loaded in inputs):
         notes.append(
             f"the clock makes a round every {ROUND_SECONDS // 60} minutes from {start:%Y-%m-%d} on: windows, further "
@@ -334,7 +334,7 @@ def _decisive_settings(loaded: Loaded) -> object:
 
 def kueue_settings(loaded: Loaded) -> tuple[list[Object], dict[str, Any]]:
     """All settings of an environment that Kueue gets."""
-    return list(cluster_objects(make_plan(loaded.environment, loaded.tenants))), kueue_values(loaded)
+    return list(cluster_objects(make_plan(loaded, loaded.day))), kueue_values(loaded)
 
 
 def _single_table(title: str, groups: Sequence[Group]) -> Table:

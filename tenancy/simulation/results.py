@@ -162,8 +162,10 @@ class _Evaluation:
     def __init__(self, loaded: Loaded, jobs: Sequence[Job], run: Run, seconds: int) -> None:
         self.environment, self.jobs, self.run, self.end = loaded.environment, jobs, run, max(1, seconds)
         self.tenants = {tenant.tenant: tenant for tenant in loaded.tenants if tenant.gpus}
-        self.shares: dict[str, QueueShare] = shares(self.environment, sorted(loaded.tenants, key=lambda t: t.tenant))
-        supplies = supply(self.environment, always_on=False)
+        self.shares: dict[str, QueueShare] = shares(
+            self.environment, sorted(loaded.tenants, key=lambda t: t.tenant), loaded.day
+        )
+        supplies = supply(self.environment, loaded.day, always_on=False)
         self.supply = {(pool, flavor): count for flavor, pools in supplies.items() for pool, count in pools.items()}
         self.part = {key: float(gpu_part(self.environment, *key)) for key in self.supply}
         promised: Counter[tuple[str, str]] = Counter()

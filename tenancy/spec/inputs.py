@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from tenancy.spec.checks.validator import require_valid
-from tenancy.spec.checks.validator import validate as problems_together
+from tenancy.catalog.days import today
+from tenancy.spec.checks.validator import ValidSpec, valid_spec
 from tenancy.spec.fields.base import Spec
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.tenant import Tenant
@@ -28,41 +29,38 @@ TenantsInput: TypeAlias = "Sequence[TenantInput] | str | os.PathLike[str]"
 _Model = TypeVar("_Model", bound=Spec)
 
 
-def validate(environment: EnvironmentInput, tenants: TenantsInput | None = None) -> list[Problem]:
+def validate(
+    environment: EnvironmentInput, tenants: TenantsInput | None = None, *, day: dt.date | None = None
+) -> list[Problem]:
     """Every problem of an environment and its tenants, each alone and all together, sorted; empty if they are valid.
 
     Args:
         environment: A model, a mapping in Python's names, or the path of `environment.yaml` or of its folder.
         tenants: All tenants of the environment: models, mappings, paths of files, or the path of a folder of files.
             Default: the files in `tenants/` beside the environment's file; none if it is not given as a path.
+        day: The day on which they have to be valid. Default: today in UTC.
 
     A problem has the path of its field (`path`), what was given (`given`), the broken rule (`rule`, and its `id` in
     docs/rules.md) and a correction (`change`); for a file its name, line and column too.
     """
     try:
-        return problems_together(*_load_models_of(environment, tenants))
+        load_spec(environment, tenants, day or today())
     except SpecError as error:
         return list(error.problems)
+    return []
 
 
-def load_specs(environment: EnvironmentInput, tenants: TenantsInput | None = None) -> tuple[Environment, list[Tenant]]:
-    """The models of valid specs; arguments as in `validate`. Raises SpecError with every problem."""
-    models = _load_models_of(environment, tenants)
-    require_valid(*models)
-    return models
-
-
-def _load_models_of(environment: EnvironmentInput, tenants: TenantsInput | None) -> tuple[Environment, list[Tenant]]:
+def load_spec(environment: EnvironmentInput, tenants: TenantsInput | None, day: dt.date) -> ValidSpec:
+    """The valid spec of an environment; arguments as in `validate`. Raises SpecError with every problem."""
     if tenants is None and isinstance(environment, str | os.PathLike) and Path(environment).is_dir():
-        loaded = load(Path(environment).resolve())
-        return loaded.environment, list(loaded.tenants)
+        return load(Path(environment).resolve(), day=day)
     problems: list[Problem] = []
     models = list(_models(Environment, [environment], problems))
     tenants_input = tenant_files_of(environment) if tenants is None else tenants
     tenant_models = _models(Tenant, tenant_inputs(tenants_input), problems)
     if problems:
         raise SpecError(problems)
-    return models[0], tenant_models
+    return valid_spec(models[0], tenant_models, day)
 
 
 def load_models(kind: type[_Model], inputs: Iterable[Any]) -> list[_Model]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import ipaddress
 import json
 import os
@@ -13,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from pydantic import ValidationError
 
 from tenancy.catalog import vocabulary as words
-from tenancy.catalog.days import as_deployed
+from tenancy.catalog.days import today
 from tenancy.catalog.files import read_file
 from tenancy.catalog.text import escape_invisible
 from tenancy.spec.checks.crossfile import check_all
 from tenancy.spec.checks.indexed_mistakes import ENVIRONMENT_INDEX
 from tenancy.spec.checks.notes import notes, tenants_without_file
-from tenancy.spec.checks.validator import mark_valid, require_valid
+from tenancy.spec.checks.validator import ValidSpec
 from tenancy.spec.checks.without_effect import without_effect
 from tenancy.spec.fields.base import Spec
 from tenancy.spec.fields.cluster import Cni, Encryption
@@ -49,24 +50,16 @@ _Model = TypeVar("_Model", bound=Spec)
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(ValidSpec):
     """The spec of an environment as read from its folder."""
 
-    environment: Environment
-    tenants: tuple[Tenant, ...]
     folder: Path
+    day: dt.date
+    """The day on which it was read and is valid."""
     file_environment: Environment | None = None
     """The environment as in its file, if `environment` is the version of it that runs on the lab."""
     ended: tuple[Problem, ...] = ()
     """Problems of `load_deployed`: entries whose last day has passed."""
-
-
-def with_tenants(loaded: Loaded, tenants: tuple[Tenant, ...]) -> Loaded:
-    """The environment with what it has of its tenants. They need no second check, in which a pool or a wave might name
-    a tenant that is not among them."""
-    require_valid(loaded.environment, loaded.tenants)
-    mark_valid(loaded.environment, tenants)
-    return replace(loaded, tenants=tenants)
 
 
 ON_LAB = "GPU_TENANCY_ON_LAB"
@@ -74,9 +67,11 @@ ON_LAB = "GPU_TENANCY_ON_LAB"
 
 
 def on_lab(loaded: Loaded) -> Loaded:
-    """The environment as it runs on the lab: the same tenants and pools on fake nodes, without AWS."""
+    """The environment as it runs on the lab: the same tenants and pools on fake nodes, without AWS.
+
+    Without what the lab omits (Cilium's host names, roles on AWS), rules are broken that the cluster keeps.
+    """
     environment = loaded.environment
-    require_valid(environment, loaded.tenants)
     # No packets are sent on the lab, and no Cilium enforces its policies.
     update = {"context": words.LAB_CONTEXT, "cni": Cni.VPC_CNI, "encryption": Encryption.NONE}
     cluster = environment.cluster.model_copy(update={**update, "mode": None})
@@ -86,10 +81,7 @@ def on_lab(loaded: Loaded) -> Loaded:
     # A simulated node runs no program: the clock is a process beside the lab.
     queues = environment.queues.model_copy(update={"clock_image": None})
     update = {"cluster": cluster, "aws": aws, "metrics": metrics, "queues": queues, "services": Services()}
-    lab_environment = environment.model_copy(update=update)
-    # Without what the lab omits (Cilium's host names, roles on AWS), rules are broken that the cluster keeps.
-    mark_valid(lab_environment, loaded.tenants)
-    return replace(loaded, environment=lab_environment, file_environment=environment)
+    return replace(loaded, environment=environment.model_copy(update=update), file_environment=environment)
 
 
 def find_folder(name: str | os.PathLike[str], root: Path | None = None) -> Path:
@@ -213,11 +205,15 @@ def read(path: Path, kind: type[_Model]) -> _Model:
     return file.model
 
 
-def load(name: str | os.PathLike[str], root: Path | None = None) -> Loaded:
-    """Read an environment and all of its tenants.
+def load(name: str | os.PathLike[str], root: Path | None = None, day: dt.date | None = None) -> Loaded:
+    """Read an environment and all of its tenants, which have to be valid on `day`, by default today in UTC.
 
     Raises SpecError with every problem found; files are shown relative to the working directory.
     """
+    return _load(name, root, day or today(), refuse_past=True)
+
+
+def _load(name: str | os.PathLike[str], root: Path | None, day: dt.date, *, refuse_past: bool) -> Loaded:
     folder = find_folder(name, root)
     if problem := linked(folder, "an environment is a folder of its own"):
         raise SpecError([problem])
@@ -244,28 +240,35 @@ def load(name: str | os.PathLike[str], root: Path | None = None) -> Loaded:
         salvaged = [(file, tenant.with_namespace_names(base_environment.namespace_name)) for file, tenant in salvaged]
         unreadable_names = [file.name for file in broken_files]
     checked_files = [*read, *(file for file, _ in salvaged)]
-    for index, mistake in check_all(base_environment, tenants, [tenant for _, tenant in salvaged], unreadable_names):
+    mistakes = check_all(
+        base_environment,
+        tenants,
+        day,
+        [tenant for _, tenant in salvaged],
+        unreadable_names,
+        refuse_past=refuse_past,
+    )
+    for index, mistake in mistakes:
         if readable is None or not readable.may_follow_from_dropped(mistake):
             (environment if index == ENVIRONMENT_INDEX else checked_files[index]).add(mistake)
     problems += [problem for file in (environment, *files) for problem in file.problems()]
     if problems or environment.model is None:
         raise SpecError(problems)
-    mark_valid(environment.model, tenants)
-    return Loaded(environment.model, tuple(sorted(tenants, key=lambda t: t.tenant)), folder)
+    return Loaded(environment.model, tuple(sorted(tenants, key=lambda t: t.tenant)), folder, day)
 
 
-def load_deployed(name: str | os.PathLike[str]) -> Loaded:
+def load_deployed(name: str | os.PathLike[str], day: dt.date | None = None) -> Loaded:
     """Read an environment that was valid when it was deployed: an entry whose last day has passed since then is no
     mistake and has no effect.
 
     Raises SpecError, as `load` does, if there is any other problem.
     """
+    day = day or today()
     try:
-        return load(name)
+        return load(name, day=day)
     except SpecError as error:
         try:
-            with as_deployed():
-                loaded = load(name)
+            loaded = _load(name, None, day, refuse_past=False)
         except SpecError:
             raise error from None
         return replace(loaded, ended=error.problems)

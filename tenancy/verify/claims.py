@@ -123,7 +123,7 @@ class Claims:
     @cached_property
     def plan(self) -> Plan:
         """The plan of the environment."""
-        return make_plan(self.loaded.environment, self.loaded.tenants)
+        return make_plan(self.loaded, self.loaded.day)
 
     def of_rule(self, rule: str) -> list[Attack]:
         """Attacks on a rule."""

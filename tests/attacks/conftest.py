@@ -30,7 +30,7 @@ def loaded(folder: Path) -> Loaded:
 
 @pytest.fixture(scope="session")
 def plan(loaded: Loaded) -> Plan:
-    return make_plan(loaded.environment, loaded.tenants)
+    return make_plan(loaded, loaded.day)
 
 
 @pytest.fixture(scope="module")

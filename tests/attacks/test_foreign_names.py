@@ -23,7 +23,7 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     _edit(folder / "environment.yaml", ("platform:\n", PATTERN))
     _edit(folder / "tenants" / "fraud.yaml", ("{name: train,", "{name: train, namespace-name: night-runs,"))
     loaded = load(folder)
-    with deployed(loaded, make_plan(loaded.environment, loaded.tenants), folder.parent / "lab") as cluster:
+    with deployed(loaded, make_plan(loaded, loaded.day), folder.parent / "lab") as cluster:
         yield cluster
 
 

@@ -12,13 +12,13 @@ from attack_lab import ROOT, apply, served, until
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tenancy import planning
 from tenancy.cluster import denial
 from tenancy.cluster.api import Api, path_of
 from tenancy.kube import deniers
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import Impersonation, collection
 from tenancy.lab import control_plane
-from tenancy.planning import make_plan
 from tenancy.rules.attacks import put
 from tests.network_strategies import admitted, policies
 from tests.network_worlds import World, adversarial
@@ -39,7 +39,7 @@ class Server:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("policies")
     world, has_cluster_policies = (World(adversarial(folder / cni / "small", cni)) for cni in ("vpc-cni", "cilium"))
-    plan = make_plan(world.environment.model_copy(update={"cluster": _of_lab(world)}), world.loaded.tenants)
+    plan = planning.plan(world.environment.model_copy(update={"cluster": _of_lab(world)}), world.loaded.tenants)
     crds = [
         yaml.safe_load((judges.folder("schemas-cilium") / f"{name}.yaml").read_text("utf-8"))
         for name in ("ciliumnetworkpolicies", "ciliumclusterwidenetworkpolicies")

@@ -78,7 +78,7 @@ class Cluster:
 @contextmanager
 def deployed(spec: SpecFolder, root: Path, *, type_checks: bool = False) -> Generator[Cluster]:
     loaded = spec.load()
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     root.mkdir()
     (root / "Pulumi.yaml").write_text("name: scratch\nruntime: python\n")
     with pytest.MonkeyPatch.context() as patch:

@@ -16,7 +16,6 @@ from tenancy.kube.requests import APPLY, MERGE
 from tenancy.lab import control_plane
 from tenancy.planning import make_plan
 from tenancy.planning.plan_model import Plan
-from tenancy.spec.checks.validator import mark_valid
 from tenancy.spec.loader import Loaded, load
 
 ROOT = Path(__file__).parents[2]
@@ -32,13 +31,12 @@ def loaded() -> Loaded:
     # Kueue's kinds need its webhooks; what is tested here is the same for every kind.
     queues = local_files.environment.queues.model_copy(update={"scheduler": "none"})
     environment = local_files.environment.model_copy(update={"queues": queues})
-    mark_valid(environment, local_files.tenants)
     return replace(local_files, environment=environment)
 
 
 @pytest.fixture(scope="module")
 def plan(loaded: Loaded) -> Plan:
-    return make_plan(loaded.environment, loaded.tenants)
+    return make_plan(loaded, loaded.day)
 
 
 @pytest.fixture(scope="module")

@@ -153,7 +153,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabApi]:
 
 def gitops_items(tool: GitOpsTool) -> list[dict[str, Any]]:
     loaded = load(BANK)
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     source = GitOpsSource(
         "https://git.bank.example/gpus", "rendered/bank", organization="bank", image=f"pulumi@{DIGEST}"
     )

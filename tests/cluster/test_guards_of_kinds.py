@@ -45,7 +45,7 @@ GUARD = "tenancy-frameworks"
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("kinds")
     loaded = load(local(folder / "local", kinds=FRAMEWORKS))
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     with deployed(loaded, plan, folder / "lab", crds(), [training_runtime()]) as deployed_cluster:
         yield deployed_cluster
 

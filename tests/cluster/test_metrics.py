@@ -57,7 +57,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
 
 @pytest.fixture(scope="module")
 def plan(loaded: Loaded) -> Plan:
-    return make_plan(loaded.environment, loaded.tenants)
+    return make_plan(loaded, loaded.day)
 
 
 @pytest.fixture(scope="module")

@@ -163,7 +163,7 @@ def bank() -> Loaded:
 def groups() -> dict[str, NodeGroupPlan]:
     """Node groups that AWS would be asked for, by pool."""
     loaded = load(BANK)
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     assert plan.cluster
     return {group.pool: group for group in plan.cluster.groups if group.pool}
 
@@ -512,7 +512,7 @@ def test_every_sample_of_a_tenant_lands_in_the_pool_of_its_flavor(
     api: LabApi, scheduler: Scheduler, bank: Loaded
 ) -> None:
     """Through the tenant's real quota and limits: names of resources agree from the spec to the node."""
-    plan = make_plan(bank.environment, bank.tenants)
+    plan = make_plan(bank, bank.day)
     expected: dict[str, str] = {}
     for priority_class in priority_classes(bank.environment):
         api.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", priority_class, CREATE)

@@ -95,7 +95,7 @@ def queue_objects(plan: Plan) -> list[Object]:
 @pytest.mark.parametrize("stack", [pytest.param("bank", marks=pytest.mark.exhaustive), "local"])
 def test_every_queue_of_an_example_is_admitted(platform: LabApi, stack: str) -> None:
     loaded = load(STACKS / stack)
-    queue_items = queue_objects(make_plan(loaded.environment, loaded.tenants))
+    queue_items = queue_objects(make_plan(loaded, loaded.day))
     assert {item["kind"] for item in queue_items} >= {
         "ResourceFlavor",
         "WorkloadPriorityClass",
@@ -111,7 +111,7 @@ def test_every_queue_of_an_example_is_admitted(platform: LabApi, stack: str) -> 
 def test_amounts_come_back_as_they_were_sent(platform: LabApi) -> None:
     """Kueue's webhook writes the whole object anew: what it would spell otherwise would change at every run."""
     loaded = load(STACKS / "bank")
-    for item in queue_objects(make_plan(loaded.environment, loaded.tenants)):
+    for item in queue_objects(make_plan(loaded, loaded.day)):
         if item["kind"] in ("ClusterQueue", "Cohort"):
             answer = platform.request("POST", f"{address(item)}?dryRun=All", item, CREATE)
             assert answer["spec"]["resourceGroups"] == item["spec"]["resourceGroups"], item["metadata"]["name"]
@@ -276,7 +276,7 @@ def full(spec: SpecFolder) -> SpecFolder:
 @pytest.fixture
 def plan(full: SpecFolder) -> Plan:
     loaded = full.load()
-    return make_plan(loaded.environment, loaded.tenants)
+    return make_plan(loaded, loaded.day)
 
 
 def pick(plan: Plan, name: str) -> Object:

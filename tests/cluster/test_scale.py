@@ -21,7 +21,7 @@ def fleets(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Plan]:
     plans = {}
     for count in (1, 200):
         loaded = load(fleet(tmp_path_factory.mktemp("fleet") / str(count) / "bench", count))
-        plans[count] = make_plan(loaded.environment, loaded.tenants)
+        plans[count] = make_plan(loaded, loaded.day)
     return plans
 
 

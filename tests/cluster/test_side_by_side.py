@@ -43,7 +43,7 @@ def attacks(loaded: Loaded) -> Sequence[Attack]:
 def verdicts(loaded: Loaded, attacks: Sequence[Attack]) -> Mapping[str, Mapping[str, Verdict]]:
     """One column after another."""
     compared_attacks = [attack for attack in attacks if attack.id.startswith(SLICE) and not has_meaning(attack)]
-    with prepared_lab(loaded, make_plan(loaded.environment, loaded.tenants)) as (api, lab):
+    with prepared_lab(loaded, make_plan(loaded, loaded.day)) as (api, lab):
         return {key: verdicts_of_column(api, lab, column, loaded, compared_attacks) for key, column in COMPARED.items()}
 
 

@@ -80,7 +80,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yaml.safe_load((judges.folder("schemas-cilium") / f"{name}.yaml").read_text("utf-8"))
         for name in ("ciliumnetworkpolicies", "ciliumclusterwidenetworkpolicies")
     ]
-    with deployed(loaded, make_plan(loaded.environment, loaded.tenants), folder / "lab", kinds) as deployed_cluster:
+    with deployed(loaded, make_plan(loaded, loaded.day), folder / "lab", kinds) as deployed_cluster:
         yield deployed_cluster
 
 

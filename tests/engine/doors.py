@@ -16,7 +16,7 @@ PLURALS = {path.rpartition("/")[2] for path in COLLECTIONS}
 
 def planned(project: Project) -> Plan:
     loaded = load(project.environment)
-    return make_plan(loaded.environment, loaded.tenants)
+    return make_plan(loaded, loaded.day)
 
 
 def key(item: Object) -> Key:

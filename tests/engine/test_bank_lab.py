@@ -13,8 +13,9 @@ from dataclasses import replace
 import pytest
 from engine_project import Project, run_as_shown
 
+from tenancy import planning
 from tenancy.catalog import vocabulary as words
-from tenancy.planning import TenantPlan, make_plan
+from tenancy.planning import TenantPlan
 from tenancy.spec.fields.cluster import Cni
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.metrics import Collector
@@ -85,15 +86,15 @@ def test_a_tenant_has_in_the_lab_what_it_has_on_aws(bank: Loaded) -> None:
         tenant.model_copy(update={"egress": tuple(way for way in tenant.egress if not way.dns)})
         for tenant in bank.tenants
     ]
-    on_aws, in_lab = make_plan(plain, unnamed), make_plan(on_lab(bank).environment, bank.tenants)
+    on_aws, in_lab = planning.plan(plain, unnamed), planning.plan(on_lab(bank).environment, bank.tenants)
     assert (on_aws.cluster is None, in_lab.cluster is None) == (False, True)
     assert in_lab.tenants == tuple(replace(tenant, aws=None) for tenant in on_aws.tenants)
     assert in_lab.platform.guards == on_aws.platform.guards
 
 
 def test_what_cilium_changes_is_the_network_alone(bank: Loaded) -> None:
-    on_aws = make_plan(without_exporters(bank.environment), bank.tenants)
-    in_lab = make_plan(on_lab(bank).environment, bank.tenants)
+    on_aws = planning.plan(without_exporters(bank.environment), bank.tenants)
+    in_lab = planning.plan(on_lab(bank).environment, bank.tenants)
     assert any(tenant.cluster_policies for tenant in on_aws.tenants)
     assert [but_for_its_network(tenant) for tenant in in_lab.tenants] == [
         but_for_its_network(tenant) for tenant in on_aws.tenants

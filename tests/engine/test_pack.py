@@ -256,7 +256,7 @@ def test_whatever_isolation_resource_of_the_products_own_plan_falls_a_preview_na
     loaded = load(ROOT / "stacks" / "local")
     plan = [
         {**item, aws.PROTECTED: True} if item["kind"] == "Namespace" else item
-        for item in make_plan(loaded.environment, loaded.tenants).objects()
+        for item in make_plan(loaded, loaded.day).objects()
     ]
     full_preview = foreign.preview(plan)
     assert full_preview.code == 0, full_preview.text

@@ -32,7 +32,7 @@ def plan(project: Project) -> Plan:
     settings = project.folder / "stacks" / "Pulumi.local.yaml"
     settings.write_text(settings.read_text().replace("scope: all", "scope: platform"))
     loaded = load(project.environment)
-    return make_plan(loaded.environment, loaded.tenants)
+    return make_plan(loaded, loaded.day)
 
 
 def test_a_tenant_is_not_made_on_a_cluster_without_guards(project: Project) -> None:

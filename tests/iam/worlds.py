@@ -12,8 +12,9 @@ from hashlib import sha256
 from random import Random
 from typing import Any, NamedTuple
 
+from tenancy import planning
+from tenancy.catalog.days import today
 from tenancy.iam.account import PIPELINE, AccountModel
-from tenancy.planning import make_plan
 from tenancy.spec.checks.crossfile import check_between_tenants, check_with_environment
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.tenant import Tenant
@@ -93,9 +94,9 @@ class World:
     def account(self) -> AccountModel:
         env = environment(self.identity)
         tenants = [Tenant.model_validate(file) for file in self.files]
-        wrong = [*check_between_tenants(tenants), *check_with_environment(env, tenants)]
+        wrong = [*check_between_tenants(tenants), *check_with_environment(env, tenants, today())]
         assert not wrong, f"the files are refused: {wrong}"
-        return AccountModel(env, tenants, make_plan(env, tenants))
+        return AccountModel(env, tenants, planning.plan(env, tenants))
 
     def file(self, tenant: str) -> Mapping[str, Any]:
         return next(file for file in self.files if file["tenant"] == tenant)

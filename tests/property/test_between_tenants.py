@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tenancy.catalog.days import today
 from tenancy.spec.checks.crossfile import check_between_tenants, check_with_environment
 from tenancy.spec.fields.data import Access
 from tenancy.spec.fields.environment import Environment
@@ -84,6 +85,8 @@ def test_guarantees_are_refused_exactly_when_they_cannot_all_be_kept(
     pools: dict[str, tuple[int, tuple[str, ...]]], counts: tuple[int, int, int]
 ) -> None:
     tenants = [_tenant(i, gpus={"t4": {"guaranteed": n}} if n else {}) for i, n in enumerate(counts)]
-    refused = [m for _, m in check_with_environment(_environment(pools), tenants) if m.id in {"pool-01", "pool-03"}]
+    refused = [
+        m for _, m in check_with_environment(_environment(pools), tenants, today()) if m.id in {"pool-01", "pool-03"}
+    ]
     claims = {t.tenant: n for t, n in zip(tenants, counts, strict=True) if n}
     assert (not refused) == _can_be_kept(pools, claims)

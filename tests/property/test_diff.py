@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from bench.generate import generate
 from tenancy.diff.alarms import ReviewReason, alarm
 from tenancy.diff.changes import ChangeTopic, SpecState, diff
-from tenancy.spec.checks.validator import mark_valid
 from tenancy.spec.fields.network_rules import EgressRule
 from tenancy.spec.fields.people import Role
 from tenancy.spec.fields.tenant import Tenant
@@ -51,7 +50,6 @@ def _side(generated: Loaded, draw: Any, name: str) -> SpecState:
     kept_tenants = [tenant for tenant in generated.tenants if draw(st.integers(0, 5))]
     tenants = tuple(_edited(tenant, draw) for tenant in kept_tenants)
     # What is told of a change does not depend on whether rules across files allow it.
-    mark_valid(generated.environment, tenants)
     return SpecState(name, replace(generated, tenants=tenants))
 
 

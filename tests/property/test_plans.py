@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.generate import generate
+from tenancy import planning
 from tenancy.kube.objects import Object
 from tenancy.planning import digest, make_plan
 from tenancy.spec.loader import Loaded, load
@@ -32,8 +33,8 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
 @given(data=st.data())
 def test_a_tenants_plan_does_not_depend_on_other_tenants(generated: Loaded, data: st.DataObject) -> None:
     indices = data.draw(SUBSETS)
-    alone = {t.name: t for t in make_plan(generated.environment, generated.tenants).tenants}
-    partial_plan = make_plan(generated.environment, [generated.tenants[i] for i in indices])
+    alone = {t.name: t for t in make_plan(generated, generated.day).tenants}
+    partial_plan = planning.plan(generated.environment, [generated.tenants[i] for i in indices])
     assert all(tenant == alone[tenant.name] for tenant in partial_plan.tenants)
 
 
@@ -41,8 +42,8 @@ def test_a_tenants_plan_does_not_depend_on_other_tenants(generated: Loaded, data
 @given(indices=SUBSETS)
 def test_the_platforms_plan_does_not_depend_on_the_tenants(generated: Loaded, indices: set[int]) -> None:
     """But for unallocated quota and what departments lend, which are amounts in Cohorts, and Kueue's memory."""
-    platform_plan = make_plan(generated.environment, [generated.tenants[i] for i in indices]).platform
-    empty = make_plan(generated.environment, ()).platform
+    platform_plan = planning.plan(generated.environment, [generated.tenants[i] for i in indices]).platform
+    empty = planning.plan(generated.environment, ()).platform
     tenant_dependent = {"queueing": None, "queue_chart": None, "services": None, "exporters": {}}
     assert replace(platform_plan, **tenant_dependent) == replace(empty, **tenant_dependent)
     assert list(map(without_amounts, platform_plan.queues)) == list(map(without_amounts, empty.queues))
@@ -60,12 +61,14 @@ def without_amounts(item: Object) -> Object:
 
 
 def test_the_order_of_tenants_changes_nothing(generated: Loaded) -> None:
-    plans = {digest(make_plan(generated.environment, order).objects()) for order in permutations(generated.tenants[:4])}
+    plans = {
+        digest(planning.plan(generated.environment, order).objects()) for order in permutations(generated.tenants[:4])
+    }
     assert len(plans) == 1
 
 
 def test_no_object_of_one_tenant_names_another(generated: Loaded) -> None:
-    for tenant in make_plan(generated.environment, generated.tenants).tenants:
+    for tenant in make_plan(generated, generated.day).tenants:
         text = str(list(tenant.objects()))
         others = {t.tenant for t in generated.tenants} - {tenant.name}
         assert not [name for name in others if name in text]

@@ -135,7 +135,7 @@ def adds_up(loaded: Loaded, spec: Spec) -> None:
         for name, offer in offers.items():
             assert extended_resources(variant.environment, name) == offer, name
             assert pool_yield(variant.environment, name, variant.tenants).resources == offer, name
-        plan = make_plan(variant.environment, variant.tenants)
+        plan = make_plan(variant, variant.day)
         resources = {what for offer in offers.values() for what in offer}
         assert missing_in_quotas(plan, resources) == set()
     machines = fake_nodes(played.environment)
@@ -144,8 +144,8 @@ def adds_up(loaded: Loaded, spec: Spec) -> None:
         name = node["metadata"]["name"].rpartition("-")[0]
         extended_counts = {what: int(count) for what, count in node["status"]["allocatable"].items() if "/" in what}
         assert extended_counts == offers[name]
-    assert make_plan(played.environment, played.tenants).cluster is None
-    karpenter_makes_what_scales(make_plan(loaded.environment, loaded.tenants), spec, offers)
+    assert make_plan(played, played.day).cluster is None
+    karpenter_makes_what_scales(make_plan(loaded, loaded.day), spec, offers)
 
 
 def missing_in_quotas(plan: Plan, resources: set[str]) -> set[str]:
@@ -228,4 +228,4 @@ def test_slices_that_pods_share_and_that_are_no_flavor_are_in_every_quota(read: 
     assert isinstance(outcome, Loaded), str(outcome)
     resources = set(extended_resources(outcome.environment, "cut"))
     assert resources == {"nvidia.com/mig-3g.20gb.shared", "nvidia.com/mig-4g.20gb.shared"}
-    assert missing_in_quotas(make_plan(outcome.environment, outcome.tenants), resources) == set()
+    assert missing_in_quotas(make_plan(outcome, outcome.day), resources) == set()

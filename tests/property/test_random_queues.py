@@ -13,10 +13,11 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
+from tenancy import planning
 from tenancy.catalog.instances import MACHINES
 from tenancy.kube import quantities
 from tenancy.kube.objects import Object
-from tenancy.planning import Plan, digest, make_plan
+from tenancy.planning import Plan, digest
 from tenancy.planning.common.pools import node_allocatable
 from tenancy.planning.queueing.kueue import configuration
 from tenancy.planning.queueing.queue_names import (
@@ -161,7 +162,7 @@ def test_queues_of_whatever_is_accepted(read: Reader, spec: Spec) -> None:
         assert {problem.id for problem in outcome.problems} <= PODS_AND_NAMES, str(outcome)
         return
     environment, tenants = outcome.environment, outcome.tenants
-    plan = make_plan(environment, tenants)
+    plan = planning.plan(environment, tenants)
     kueue_takes_it(environment, plan)
     nothing_is_lost(environment, tenants, plan)
     limits_hold(environment, tenants, plan)
@@ -283,9 +284,9 @@ def no_quota_is_below_its_queue(environment: Environment, tenants: tuple[Tenant,
 
 def others_change_nothing(environment: Environment, tenants: tuple[Tenant, ...], plan: Plan) -> None:
     """A tenant's namespaces stay the same, and its queues where none of its flavors comes from two pools."""
-    assert digest(make_plan(environment, tenants[::-1]).objects()) == digest(plan.objects())
+    assert digest(planning.plan(environment, tenants[::-1]).objects()) == digest(plan.objects())
     for tenant in tenants:
-        alone = make_plan(environment, [tenant]).tenants[0]
+        alone = planning.plan(environment, [tenant]).tenants[0]
         with_others = plan.tenant(tenant.tenant)
         assert alone.namespaces == with_others.namespaces
         shape = [[(o["kind"], o["metadata"], *sorted(amounts(o))) for o in t.queues] for t in (alone, with_others)]

@@ -98,7 +98,7 @@ class Scene:
     def read(self) -> None:
         """The files as they are now."""
         self.loaded = on_lab(load(self.folder))
-        self.plan = make_plan(self.loaded.environment, self.loaded.tenants)
+        self.plan = make_plan(self.loaded, self.loaded.day)
 
     # What the platform does
 

@@ -183,7 +183,7 @@ def test_kueue_dies_in_the_middle_of_a_reclaim(story: Scene) -> None:
     until(lambda: len(story.pods(home)) == 8, "the retraining's pods run")
     story.until_held("performance", 0, "train-a100")
     until(lambda: len(story.pods(train)) == 8, "and none of the fine-tuning's")
-    always_on = supply(story.loaded.environment, always_on=True)["a100"]
+    always_on = supply(story.loaded.environment, story.loaded.day, always_on=True)["a100"]
     for pool, always_on_gpus in always_on.items():
         assert sum(h.held for h in story.holdings() if (h.pool, h.flavor) == (pool, "a100")) <= always_on_gpus, pool
     assert not story.runs(train, "fine-tuning")

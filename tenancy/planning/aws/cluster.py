@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import ipaddress
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -189,13 +190,12 @@ class UpgradeSurge:
     more: int
 
 
-def upgrade_surges(environment: Environment) -> tuple[UpgradeSurge, ...]:
+def upgrade_surges(plan: ClusterPlan | None) -> tuple[UpgradeSurge, ...]:
     """One for each managed group of a cluster that is built, in the order of their waves.
 
     EKS raises the desired size by the larger of twice the zones and maxUnavailable, and waits for a new node in every
     zone (EKS user guide, "Understand each phase of node updates", 2026-11-27).
     """
-    plan = cluster_plan(environment)
     return tuple(
         UpgradeSurge(
             group.name,
@@ -217,12 +217,12 @@ def account_plan(environment: Environment) -> AccountPlan | None:
     return AccountPlan(aws.account, aws.region, environment.cluster.name, names.tags(environment))
 
 
-def cluster_plan(environment: Environment) -> ClusterPlan | None:
+def cluster_plan(environment: Environment, day: dt.date) -> ClusterPlan | None:
     """Network, cluster and nodes of an environment; None where it does not build them."""
     aws = environment.aws
     if not environment.builds_cluster:
         return None
-    groups = [_system_group(environment), *_pool_groups(environment)]
+    groups = [_system_group(environment), *_pool_groups(environment, day)]
     scales = any(pool.is_autoscaled for pool in environment.pools.values())
     return ClusterPlan(
         name=environment.cluster.name,
@@ -304,7 +304,7 @@ def _system_group(environment: Environment) -> NodeGroupPlan:
     )
 
 
-def _pool_groups(environment: Environment) -> Iterator[NodeGroupPlan]:
+def _pool_groups(environment: Environment, day: dt.date) -> Iterator[NodeGroupPlan]:
     for name, pool in sorted(environment.pools.items()):
         if not pool.nodes.min:
             continue
@@ -319,7 +319,7 @@ def _pool_groups(environment: Environment) -> Iterator[NodeGroupPlan]:
             ami_type=f"AL2023_{'ARM_64' if architecture == 'arm64' else architecture}_{variant.upper()}",
             release=_release(environment, architecture, variant, pool.ami_release or environment.aws.ami_release),
             nodes=pool.nodes.min,
-            started=pool.nodes.min if pool.purchase.has_begun else 0,
+            started=pool.nodes.min if pool.purchase.has_begun(day) else 0,
             zones=tuple(sorted(pool.zones)) or environment.aws.every_zone,
             names_zones=bool(pool.zones),
             # Labels of birth are in the user data: changed there, they replace nodes instead of relabelling them.

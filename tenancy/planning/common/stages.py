@@ -4,12 +4,13 @@ people work in virtual clusters. The one place where this is decided."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.people import Role
 from tenancy.spec.fields.queues import QueueState
 from tenancy.spec.fields.tenant import OffboardingStage, Tenant
-from tenancy.spec.loader import Loaded, with_tenants
+from tenancy.spec.loader import Loaded
 
 
 def active_tenants(tenants: Iterable[Tenant]) -> tuple[Tenant, ...]:
@@ -19,7 +20,7 @@ def active_tenants(tenants: Iterable[Tenant]) -> tuple[Tenant, ...]:
 
 def without_removed_tenants(loaded: Loaded) -> Loaded:
     """The environment without the tenants that were removed, for what reports or simulates the others."""
-    return with_tenants(loaded, active_tenants(loaded.tenants))
+    return replace(loaded, tenants=active_tenants(loaded.tenants))
 
 
 def with_former_namespaces(environment: Environment, tenants: Iterable[Tenant]) -> Environment:

@@ -12,6 +12,7 @@ Sources: Kueue v0.19.2 `apis/kueue/v1beta2`, `pkg/webhooks` and `pkg/cache/sched
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
@@ -53,7 +54,7 @@ from tenancy.planning.queueing.quota_shares import (
     PoolFlavorCounts,
     QueueShare,
     QuotaCalculator,
-    has_no_capacity_today,
+    has_no_capacity,
     in_preference,
     open_pools,
     supply,
@@ -200,7 +201,7 @@ def _cohorts(
     pools = in_preference(environment, (name for name, pool in environment.pools.items() if pool.machine.gpus))
     resources = calculator.resources(environment.flavors)
     supply_by_pool: dict[str, dict[str, int]] = {}
-    for flavor, by_pool in supply(environment, always_on=False).items():
+    for flavor, by_pool in supply(environment, calculator.day, always_on=False).items():
         for pool, count in by_pool.items():
             supply_by_pool.setdefault(pool, {})[flavor] = count
     unallocated = {
@@ -280,7 +281,7 @@ def tenant_queues(
                 ),
                 tenant.weight if is_single_queue else 1,
                 environment.tiers[tier].order is QueueOrder.STRICT,
-                _stop(environment, tenant, tier_pools),
+                _stop(environment, tenant, tier_pools, calculator.day),
                 _checks(environment, tier_pools),
             )
         )
@@ -306,12 +307,12 @@ def _nominal(
 STOPS = {QueueState.OPEN: OPEN, QueueState.HOLD: "Hold", QueueState.DRAIN: "HoldAndDrain"}
 
 
-def _stop(environment: Environment, tenant: Tenant, pools: Collection[str]) -> str:
+def _stop(environment: Environment, tenant: Tenant, pools: Collection[str], day: dt.date) -> str:
     if tenant.queue is not QueueState.OPEN:
         return STOPS[tenant.queue]
     # One that still has another pool goes on there: the one that ends has no quota left.
-    has_no_capacity = bool(pools) and all(has_no_capacity_today(environment, environment.pools[name]) for name in pools)
-    return "Hold" if has_no_capacity else OPEN
+    is_closed = bool(pools) and all(has_no_capacity(environment, environment.pools[name], day) for name in pools)
+    return "Hold" if is_closed else OPEN
 
 
 def _checks(environment: Environment, pools: Iterable[str]) -> tuple[AdmissionCheck, ...]:

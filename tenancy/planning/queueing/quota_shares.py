@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,18 +39,17 @@ class QueueShare:
         return sum(pools.get(pool, {}).get(flavor, 0) for pools in self.guarantees.values())
 
 
-def has_no_capacity_today(environment: Environment, pool: Pool) -> bool:
-    """Whether the pool's capacity block ends too soon for new work, or has not begun."""
-    return not pool.purchase.has_begun or pool.purchase.ends_within(
-        seconds(environment.queues.hold_before_end) // seconds("1d")
-    )
+def has_no_capacity(environment: Environment, pool: Pool, day: dt.date) -> bool:
+    """Whether on that day the pool's capacity block ends too soon for new work, or has not begun."""
+    hold = dt.timedelta(seconds=seconds(environment.queues.hold_before_end))
+    return not pool.purchase.has_begun(day) or pool.purchase.ends_by(day + hold)
 
 
-def supply(environment: Environment, *, always_on: bool) -> dict[str, dict[str, int]]:
-    """Flavor -> pool -> how many there are, at the minimum or the maximum of nodes."""
+def supply(environment: Environment, day: dt.date, *, always_on: bool) -> dict[str, dict[str, int]]:
+    """Flavor -> pool -> how many there are on that day, at the minimum or the maximum of nodes."""
     supplies: dict[str, dict[str, int]] = {flavor: {} for flavor in environment.flavors}
     for name, pool in environment.pools.items():
-        nodes = 0 if has_no_capacity_today(environment, pool) else pool.nodes.min if always_on else pool.nodes.max
+        nodes = 0 if has_no_capacity(environment, pool, day) else pool.nodes.min if always_on else pool.nodes.max
         for flavor, per_node in environment.flavors_of(name).items():
             supplies[flavor][name] = per_node * nodes
     return supplies
@@ -76,15 +76,15 @@ ExtraShares = Mapping[tuple[str, str], int]
 
 
 def shares(
-    environment: Environment, tenants: Sequence[Tenant], extra_shares: ExtraShares | None = None
+    environment: Environment, tenants: Sequence[Tenant], day: dt.date, extra_shares: ExtraShares | None = None
 ) -> dict[str, QueueShare]:
-    """Every tenant's share: guarantees are placed in pools, each in as few as possible.
+    """Every tenant's share on that day: guarantees are placed in pools, each in as few as possible.
 
     What tenants have on top at an instant is placed in what the guarantees leave, so that no guarantee moves; only if
     it does not fit there, all are placed together.
     """
     queue_shares = {tenant.tenant: QueueShare({tier: {} for tier in sorted(tenant.tiers)}) for tenant in tenants}
-    always_on, max_supply = supply(environment, always_on=True), supply(environment, always_on=False)
+    always_on, max_supply = (supply(environment, day, always_on=flag) for flag in (True, False))
     guarantees_by_tenant = {
         tenant.tenant: [(tenant.tier_of(namespace), tenant.guaranteed_in(namespace)) for namespace in tenant.namespaces]
         for tenant in tenants
@@ -235,10 +235,10 @@ class UnitCost:
 
 
 class QuotaCalculator:
-    """Turns counts of flavors into quotas of Kueue."""
+    """Turns counts of flavors into quotas of Kueue, on one day."""
 
-    def __init__(self, environment: Environment) -> None:
-        self.environment = environment
+    def __init__(self, environment: Environment, day: dt.date) -> None:
+        self.environment, self.day = environment, day
         self._units = {} if environment.uses_device_claims else board_units(environment)
         self._unit_costs: dict[tuple[str, str], UnitCost] = {}
         for name in environment.pools:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -13,6 +14,7 @@ from tenancy.catalog.text import pluralize
 from tenancy.kube import quantities
 from tenancy.rules.values import name_misfit
 from tenancy.spec.checks.aws_grants import aws_resources
+from tenancy.spec.checks.dated_entries import dated_mistakes
 from tenancy.spec.checks.environment_checks import undeclared_name
 from tenancy.spec.checks.guarantees import offers_of, oversold_guarantees, share_mistakes
 from tenancy.spec.checks.indexed_mistakes import ENVIRONMENT_INDEX, IndexedMistake
@@ -34,20 +36,25 @@ from tenancy.spec.reading.source import Location
 def check_all(
     environment: Environment | None,
     tenants: Sequence[Tenant],
+    day: dt.date,
     salvaged: Sequence[Tenant] = (),
     unread: Collection[str] = (),
+    *,
+    refuse_past: bool = True,
 ) -> Iterator[IndexedMistake]:
-    """Every broken rule across specs; without an environment, only rules between tenants.
+    """Every broken rule across specs on that day; without an environment, only rules of tenants.
 
-    `salvaged` are tenants whose files can be read in part; their indices follow those of `tenants`.
+    `salvaged` are tenants whose files can be read in part; their indices follow those of `tenants`. Without
+    `refuse_past`, an entry whose last day has passed is no mistake.
     """
     yield from check_between_tenants(tenants)
+    yield from dated_mistakes(environment, [*tenants, *salvaged], day, refuse_past=refuse_past)
     if environment:
-        yield from check_with_environment(environment, [*tenants, *salvaged], unread)
+        yield from check_with_environment(environment, [*tenants, *salvaged], day, unread)
 
 
 def check_with_environment(
-    environment: Environment, tenants: Sequence[Tenant], unread: Collection[str] = ()
+    environment: Environment, tenants: Sequence[Tenant], day: dt.date, unread: Collection[str] = ()
 ) -> Iterator[IndexedMistake]:
     """Every broken rule between the environment and tenants; linear in the number of tenants.
 
@@ -100,7 +107,7 @@ def check_with_environment(
             yield index, mistake
     for conflict in oversold:
         yield conflict.tenant, conflict.mistake
-    yield from calendar_mistakes(environment, offers, tenants)
+    yield from calendar_mistakes(environment, offers, tenants, day)
     yield from _object_quota_mistakes(environment, tenants)
     yield from aws_resources(environment, tenants)
 

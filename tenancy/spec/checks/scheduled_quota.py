@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from tenancy.catalog.days import today
 from tenancy.catalog.sizes import MAX_GRACE_SECONDS
 from tenancy.spec.checks.guarantees import Offers, oversold_guarantees
 from tenancy.spec.checks.indexed_mistakes import IndexedMistake
@@ -40,27 +39,29 @@ class _ExtraGpus(NamedTuple):
     description: str
 
 
-def calendar_mistakes(environment: Environment, offers: Offers, tenants: Sequence[Tenant]) -> Iterator[IndexedMistake]:
-    """Mistakes in windows, further shares and binding budgets."""
+def calendar_mistakes(
+    environment: Environment, offers: Offers, tenants: Sequence[Tenant], day: dt.date
+) -> Iterator[IndexedMistake]:
+    """Mistakes in windows, further shares and binding budgets, from that day on."""
+    start = dt.datetime.combine(day, dt.time(), dt.UTC)
     timed_tenants = [(index, tenant) for index, tenant in enumerate(tenants) if tenant.changes_with_time]
     for index, tenant in timed_tenants:
-        for mistake in _of_tenant(environment, tenant):
+        for mistake in _of_tenant(environment, tenant, start + FARTHEST):
             yield index, mistake
     # A flavor that is not there is reported by itself, and so are guarantees that are too high without any window.
     timed_tenants = [
         (index, tenant) for index, tenant in timed_tenants if tenant.offboarding is not OffboardingStage.REMOVE
     ]
     if timed_tenants and not any(True for _ in oversold_guarantees(offers, tenants)):
-        yield from _oversold(offers, tenants, timed_tenants)
+        yield from _oversold(offers, tenants, timed_tenants, start)
 
 
-def _of_tenant(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
+def _of_tenant(environment: Environment, tenant: Tenant, limit: dt.datetime) -> Iterator[Mistake]:
     location: Location = ("windows",) if tenant.windows else ("gpus",)
     budget = tenant.budget
     binding = budget is not None and budget.when_spent is not WhenSpent.ALERT
     if binding:
         location = ("budget", "when-spent")
-    limit = _first_instant() + FARTHEST
     for flavor, share in tenant.gpus.items():
         for i, temporary_share in enumerate(share.temporary_shares):
             if temporary_share.interval.end > limit:
@@ -81,10 +82,6 @@ def _of_tenant(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
             yield rule_mistake(
                 ("windows", i, "lead"), "time-03", f"lead: {window.lead} with pods-ready-within: {ready_within}"
             )
-
-
-def _first_instant() -> dt.datetime:
-    return dt.datetime.combine(today(), dt.time(), dt.UTC)
 
 
 @cache
@@ -117,9 +114,8 @@ def _extra_gpus(
 
 
 def _oversold(
-    offers: Offers, tenants: Sequence[Tenant], timed_tenants: Sequence[tuple[int, Tenant]]
+    offers: Offers, tenants: Sequence[Tenant], timed_tenants: Sequence[tuple[int, Tenant]], start: dt.datetime
 ) -> Iterator[IndexedMistake]:
-    start = _first_instant()
     ends = [
         more.interval.end
         for _, tenant in timed_tenants

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from tenancy.catalog import vocabulary as words
-from tenancy.rules.values import LONGEST_EXCEPTION, foreign_subject, tenants_name, unbounded_end
+from tenancy.rules.values import LONGEST_EXCEPTION, foreign_subject, tenants_name
 from tenancy.spec.fields.base import Day, LabelValue, Reason, Slug, Spec, TextForm
 from tenancy.spec.reading.mistakes import Mistake, rule_mistake
 
@@ -110,8 +110,6 @@ class TemporaryNamespaces(Spec):
     def mistakes(self) -> Iterator[Mistake]:
         if fault := tenants_name(self.name):
             yield rule_mistake(("name",), "name-01", fault, "name a namespace, or a beginning of names, without '--'")
-        if fault := unbounded_end(self.until):
-            yield rule_mistake(("until",), "ns-08", fault)
 
 
 class Platform(Spec):

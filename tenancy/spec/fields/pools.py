@@ -10,8 +10,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BeforeValidator, Field
 
 from tenancy.catalog import boards, gpus, nodes
-from tenancy.catalog.account import EARLIEST_BLOCK, LONGEST_BLOCK, MAX_NODES_AT_ONCE
-from tenancy.catalog.days import past_is_refused, today
+from tenancy.catalog.account import MAX_NODES_AT_ONCE
 from tenancy.catalog.instances import MACHINES, NOT_NVIDIA, Instance, network_layers
 from tenancy.catalog.versions import ami_release_misfit
 from tenancy.spec.fields.base import Count, Day, Distinct, Flag, Positive, Slug, Spec, TextForm, WholeNumber
@@ -224,13 +223,6 @@ class Purchase(Spec):
         if (self.capacity_block is None) != (self.ends is None):
             form_fault = "capacity-block without ends" if self.capacity_block else "ends without capacity-block"
             yield Mistake(("ends",), form_fault, "a capacity block ends on a day", "write both, or neither")
-        elif self.ends and self.ends < today() and past_is_refused():
-            fault = f"capacity block {self.capacity_block}, which ended on {self.ends}"
-            yield rule_mistake(("ends",), "pool-07", fault, "name the block that follows, or remove the pool")
-        elif self.ends and (ahead := (self.ends - today()).days) > LONGEST_BLOCK + EARLIEST_BLOCK:
-            fault = f"capacity block {self.capacity_block} until {self.ends}, {ahead} days ahead"
-            change = f"check the day: a block starts within {EARLIEST_BLOCK} days and lasts {LONGEST_BLOCK} at most"
-            yield rule_mistake(("ends",), "pool-07", fault, change)
         if self.starts and not self.capacity_block:
             fault = "starts without capacity-block"
             yield Mistake(("starts",), fault, "a capacity block begins on a day", "write both, or neither")
@@ -239,24 +231,19 @@ class Purchase(Spec):
             yield rule_mistake(
                 ("starts",), "pool-07", fault, "write the day on which it begins, before that of its end"
             )
-        elif self.starts and (ahead := (self.starts - today()).days) > EARLIEST_BLOCK:
-            fault = f"capacity block {self.capacity_block} from {self.starts}, {ahead} days ahead"
-            change = f"check the day: a block is bought {EARLIEST_BLOCK} days ahead at most"
-            yield rule_mistake(("starts",), "pool-07", fault, change)
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether the pool may have nodes; only a capacity block can begin later."""
-        return self.starts is None or self.starts <= today()
+    def has_begun(self, day: dt.date) -> bool:
+        """Whether the pool may have nodes on that day; only a capacity block can begin later."""
+        return self.starts is None or self.starts <= day
 
     @property
     def reservation_id(self) -> str | None:
         """Id of the capacity reservation or capacity block that the nodes come from."""
         return self.reservation or self.capacity_block
 
-    def ends_within(self, days: int) -> bool:
-        """Whether a capacity block ends within this number of days."""
-        return self.ends is not None and self.ends - today() <= dt.timedelta(days=days)
+    def ends_by(self, day: dt.date) -> bool:
+        """Whether a capacity block ends on that day or before."""
+        return self.ends is not None and self.ends <= day
 
     @property
     def option(self) -> str:

@@ -8,10 +8,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tenancy.catalog import days
 from tenancy.catalog.account import LONGEST_BLOCK
 from tenancy.catalog.frameworks import FRAMEWORKS
-from tenancy.rules.values import LONGEST_EXCEPTION, unbounded_end
+from tenancy.rules.values import LONGEST_EXCEPTION
 from tenancy.spec.fields.base import Day, Flag, Mail, Reason, Slug, Spec, TextForm, WholeNumber
 from tenancy.spec.reading.mistakes import Mistake, rule_mistake
 
@@ -100,11 +99,6 @@ class Relief(Spec):
     )
     reason: Reason = Field(description="Reason for it, one sentence for an auditor. Required.")
     owner: Mail = Field(description="Mail address of the person responsible for it. Required.")
-
-    def mistakes(self) -> Iterator[Mistake]:
-        # One that has ended is no mistake: a clock that starts later reads the same files.
-        if (self.until - days.today()).days > LONGEST_EXCEPTION and (fault := unbounded_end(self.until)):
-            yield rule_mistake(("until",), "exc-01", fault)
 
 
 class Queues(Spec):

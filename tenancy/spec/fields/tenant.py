@@ -14,7 +14,6 @@ from tenancy.rules.catalogue import RULES
 from tenancy.rules.values import (
     LONGEST_EXCEPTION,
     too_wide_together,
-    unbounded_end,
     weak_pod_security,
 )
 from tenancy.spec.fields.base import (
@@ -194,8 +193,6 @@ class ExceptionEntry(Spec):
             yield rule_mistake(
                 ("rule",), "exc-01", f"rule {self.rule!r}", f"only these can be waived: {waivable_rules}"
             )
-        if fault := unbounded_end(self.until):
-            yield rule_mistake(("until",), "exc-01", fault)
 
 
 def applies_to(names: Collection[str], namespace: Namespace) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tenancy import planning
 from tenancy.catalog.versions import (
     ADD_ON_FLOORS,
     ADD_ONS,
@@ -24,7 +25,6 @@ from tenancy.catalog.versions import (
     minor_step,
 )
 from tenancy.deploy.minors import kubernetes_refusal
-from tenancy.planning import make_plan
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.tenant import Tenant
 from tenancy.spec.loader import load, spec_notes
@@ -94,7 +94,7 @@ def cluster_of(version: str, live_version: str | None = None) -> list[dict[str, 
 
 
 def test_an_update_by_two_minors_or_back_is_refused_with_the_next_step() -> None:
-    plan = make_plan(*bank()).cluster
+    plan = planning.plan(*bank()).cluster
     assert plan
     assert plan.kubernetes == "1.36"
     for current in ("1.36", "1.35"):
@@ -110,7 +110,7 @@ def test_an_update_by_two_minors_or_back_is_refused_with_the_next_step() -> None
 
 
 def test_the_version_that_aws_reports_counts_before_the_one_that_was_written() -> None:
-    plan = make_plan(*bank()).cluster
+    plan = planning.plan(*bank()).cluster
     assert plan
     assert kubernetes_refusal(plan, cluster_of("1.34", live_version="1.35")) is None, (
         "EKS updated it at the end of its support"

@@ -98,7 +98,7 @@ WAIVER = {
 @pytest.mark.parametrize("name", ["local", "bank"])
 def test_what_the_product_renders_breaks_no_rule(name: str, tmp_path: Path) -> None:
     loaded = load(ROOT / "stacks" / name)
-    write(make_plan(loaded.environment, loaded.tenants), tmp_path / "out")
+    write(make_plan(loaded, loaded.day), tmp_path / "out")
     result = run(tmp_path / "out")
     assert result.stdout.endswith("no broken rule\n"), result.stdout
     assert (result.exit_code, result.stderr) == (0, "")
@@ -115,7 +115,7 @@ def test_well_made_manifests_of_others_break_no_rule(name: str) -> None:
 
 def test_one_tenants_folder_is_judged_by_what_it_shows(tmp_path: Path) -> None:
     loaded = load(ROOT / "stacks" / "local")
-    write(make_plan(loaded.environment, loaded.tenants), tmp_path / "out")
+    write(make_plan(loaded, loaded.day), tmp_path / "out")
     assert run(tmp_path / "out" / "tenants" / "fraud").exit_code == 0
 
 

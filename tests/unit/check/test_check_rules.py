@@ -142,7 +142,7 @@ def mutants_of(item: Object) -> Iterator[tuple[str, Object | None]]:
 @pytest.fixture(scope="module")
 def local() -> list[Object]:
     loaded = load(ROOT / "stacks" / "local")
-    return list(make_plan(loaded.environment, loaded.tenants).objects())
+    return list(make_plan(loaded, loaded.day).objects())
 
 
 def test_whatever_isolation_resource_of_the_plan_falls_its_rule_is_named(local: list[Object]) -> None:

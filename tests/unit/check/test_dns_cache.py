@@ -20,7 +20,7 @@ DNS = [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]
 
 def dns_policies(folder: Path) -> list[Any]:
     loaded = load(folder)
-    objects = make_plan(loaded.environment, loaded.tenants).objects()
+    objects = make_plan(loaded, loaded.day).objects()
     return [item for item in objects if item["kind"] == "NetworkPolicy" and item["metadata"]["name"] == "dns"]
 
 

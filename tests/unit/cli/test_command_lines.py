@@ -206,7 +206,7 @@ def test_the_lines_of_a_page_that_need_no_cluster_run_one_after_the_other(
 
 
 def test_the_pages_count_the_objects_of_an_update_as_the_files_make_them() -> None:
-    from tenancy.planning import make_plan
+    from tenancy import planning
     from tenancy.spec.fields.tenant import Tenant
     from tenancy.spec.loader import load
 
@@ -214,7 +214,7 @@ def test_the_pages_count_the_objects_of_an_update_as_the_files_make_them() -> No
     blocks = re.findall(r"```yaml\n(.*?)```", onboarding, re.DOTALL)
     scoring = Tenant.model_validate(yaml.safe_load(next(block for block in blocks if "tenant: scoring" in block)))
     local = load(ROOT / "stacks" / "local")
-    plan = make_plan(local.environment, [*local.tenants, scoring])
+    plan = planning.plan(local.environment, [*local.tenants, scoring])
     counts = {tenant.name: len([*tenant.objects()]) for tenant in plan.tenants}
     assert f"local: {len(counts)} tenants\n" in onboarding
     assert f"scoring +{counts['scoring']}; " in onboarding

@@ -35,7 +35,7 @@ PLACEHOLDER = re.compile(r"<(?!what AWS answers to )[^<>]+ of (\w+) ([^<>]+)>")
 
 def planned(folder: Path) -> Plan:
     loaded = load(folder)
-    return make_plan(loaded.environment, loaded.tenants)
+    return make_plan(loaded, loaded.day)
 
 
 @pytest.fixture(scope="module")

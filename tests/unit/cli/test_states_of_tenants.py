@@ -142,7 +142,7 @@ def write_spec(folder: Path, states: Mapping[str, str], aws: str = "  cni: vpc-c
 
 def live(loaded: Loaded) -> Iterator[Object]:
     """The plan's objects, a job in each namespace, and what the clock has recorded: all budgets are spent."""
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     yield from plan.objects()
     for space in (space.name for tenant in plan.tenants for space in tenant.namespaces):
         metadata = {"name": "train", "namespace": space}

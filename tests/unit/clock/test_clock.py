@@ -87,7 +87,7 @@ def stop(decision: Desired, name: str) -> str:
 
 
 def test_outside_of_windows_the_queues_are_as_planned(world: Loaded) -> None:
-    plan = make_plan(world.environment, world.tenants)
+    plan = make_plan(world, world.day)
     planned = {(o["kind"], o["metadata"]["name"]): o for o in plan.objects() if o["kind"] in {"Cohort", "ClusterQueue"}}
     decision = at(world, clock(12))
     assert {(o["kind"], o["metadata"]["name"]): o for o in decision.queues} == planned
@@ -410,7 +410,7 @@ def test_a_damaged_record_is_told_from_a_whole_one(text: str) -> None:
 
 def test_the_engine_leaves_quotas_and_states_to_the_clock(spec: SpecFolder) -> None:
     loaded = clocked(spec)
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     clock_objects = [o for o in plan.objects() if words.KEPT_BY_CLOCK in o["metadata"].get("annotations", {})]
     assert Counter(o["kind"] for o in clock_objects) == {"Cohort": 4, "ClusterQueue": 4}
 
@@ -425,7 +425,7 @@ def test_a_component_ignores_what_the_clock_writes_and_nothing_else(
 
     monkeypatch.setattr(pulumi.CustomResource, "__init__", record)
     loaded = clocked(spec)
-    for item in make_plan(loaded.environment, loaded.tenants).objects():
+    for item in make_plan(loaded, loaded.day).objects():
         Manifest(item["metadata"]["name"], item, pulumi.ResourceOptions())
     fields = ["spec.resourceGroups", "spec.stopPolicy"]
     assert options_by_name["ClusterQueue fraud--batch"].ignore_changes == fields
@@ -436,7 +436,7 @@ def test_a_component_ignores_what_the_clock_writes_and_nothing_else(
 
 def test_what_the_clock_wrote_is_no_drift_and_what_another_wrote_beside_it_is(spec: SpecFolder) -> None:
     loaded = clocked(spec)
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     (item,) = [o for o in plan.objects() if o["metadata"]["name"] == "fraud--batch" and o["kind"] == "ClusterQueue"]
     (cohort,) = [o for o in plan.objects() if o["metadata"]["name"] == "organisation"]
     assert list(cohort["spec"]) == ["resourceGroups"], "the engine then manages nothing below its spec"
@@ -467,7 +467,7 @@ def test_what_the_clock_wrote_is_no_drift_and_what_another_wrote_beside_it_is(sp
 def test_drift_is_reverted_without_what_the_clock_wrote(spec: SpecFolder, writer: str) -> None:
     """The live value is sent for a field that the clock has not written yet: without it the field would go."""
     loaded = clocked(spec)
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     (item,) = [o for o in plan.objects() if o["metadata"]["name"] == "fraud--batch" and o["kind"] == "ClusterQueue"]
     engine, clock_fields = "pulumi-kubernetes-1", {"f:resourceGroups": {}, "f:stopPolicy": {}}
     others = {f"f:{key}": {} for key in item["spec"] if f"f:{key}" not in clock_fields}
@@ -491,6 +491,6 @@ def test_drift_is_reverted_without_what_the_clock_wrote(spec: SpecFolder, writer
 def test_without_a_clock_nothing_is_left_to_it() -> None:
     assert "clock" not in "".join(FILES.values())
     stacks = load(Path(__file__).parents[3] / "stacks" / "bank")
-    plan = make_plan(stacks.environment, stacks.tenants)
+    plan = make_plan(stacks, stacks.day)
     assert not [o for o in plan.objects() if words.KEPT_BY_CLOCK in o["metadata"].get("annotations", {})]
     assert not [o for o in plan.objects() if o["metadata"]["name"] in {words.CLOCK, words.RESERVE_QUEUE}]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tenancy.catalog import vocabulary as words
-from tenancy.catalog.days import assumed, today
+from tenancy.catalog.days import today
 from tenancy.catalog.exporters import CLOCK_ENDED
 from tenancy.cli import clock as command
 from tenancy.cli import main
@@ -83,11 +82,15 @@ def cluster(spec: SpecFolder, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 
 @pytest.fixture
-def day() -> Iterator[Callable[[int], None]]:
+def day(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Sets the day: so many from now."""
-    with ExitStack() as stack:
-        first = today()
-        yield lambda days: stack.enter_context(assumed(first + dt.timedelta(days=days)))
+    first = today()
+
+    def set_day(days: int) -> None:
+        for module in ("tenancy.cli.clock", "tenancy.spec.loader"):
+            monkeypatch.setattr(f"{module}.today", lambda: first + dt.timedelta(days=days))
+
+    return set_day
 
 
 def run(spec: SpecFolder, *options: str) -> Result:

@@ -255,7 +255,7 @@ def test_work_is_watched_in_tiers_with_a_rule_alone(loaded: Loaded) -> None:
 
 def test_the_clock_may_patch_work_only_where_idle_work_is_suspended(loaded: Loaded, spec: SpecFolder) -> None:
     def verbs(loaded: Loaded) -> list[str]:
-        plan = make_plan(loaded.environment, loaded.tenants)
+        plan = make_plan(loaded, loaded.day)
         (role,) = [o for o in plan.objects() if o["kind"] == "ClusterRole" and o["metadata"]["name"] == "tenancy-clock"]
         return next(rule["verbs"] for rule in role["rules"] if "workloads" in rule["resources"])
 

@@ -51,7 +51,7 @@ def messages(plan: Plan, *without: str, tenant: str | None = None) -> list[str]:
 
 def planned(name: str) -> Plan:
     loaded = load(ROOT / "stacks" / name)
-    return make_plan(loaded.environment, loaded.tenants)
+    return make_plan(loaded, loaded.day)
 
 
 def in_cilium_and_metrics(spec: SpecFolder) -> Plan:
@@ -59,7 +59,7 @@ def in_cilium_and_metrics(spec: SpecFolder) -> Plan:
     with (spec.path / "environment.yaml").open("a", encoding="utf-8") as file:
         file.write("metrics: {collector: existing}\n")
     loaded = spec.load()
-    return make_plan(loaded.environment, loaded.tenants)
+    return make_plan(loaded, loaded.day)
 
 
 @pytest.mark.parametrize("name", ["local", "bank", "regulated"])

@@ -43,7 +43,7 @@ def test_the_platforms_namespace_says_whose_the_cluster_is(recorded_environment:
 
 def test_another_environments_cluster_is_refused_in_one_line_and_asked_nothing_more(spec: SpecFolder) -> None:
     loaded = spec.load()
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     api = Holding("acme")
     with pytest.raises(PreconditionFailed) as refused:
         check(api, plan, plan.platform, plan.tenants)
@@ -64,7 +64,7 @@ def test_of_the_lab_it_says_how_to_end_it(spec: SpecFolder) -> None:
     with pytest.raises(
         PreconditionFailed, match="run `tenancy down acme --lab` or `tenancy lab down` first; nothing was changed"
     ):
-        require_same_environment(Holding("acme"), make_plan(loaded.environment, loaded.tenants))
+        require_same_environment(Holding("acme"), make_plan(loaded, loaded.day))
 
 
 @pytest.mark.parametrize(("holder", "code"), [("acme", 1), ("small", 0), (None, 0)])

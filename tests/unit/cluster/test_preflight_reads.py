@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import yaml
 
+from tenancy import planning
 from tenancy.catalog import vocabulary as words
 from tenancy.cluster import preflight
 from tenancy.cluster.api import Api, ApiUnreachable, Response, path_of
@@ -83,7 +84,7 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> Plan:
     for name in ("deployer_problems", "unserved", "guard_problems"):
         monkeypatch.setattr(preflight, name, lambda *_: [])
     loaded = load(LOCAL)
-    return make_plan(loaded.environment, loaded.tenants)
+    return make_plan(loaded, loaded.day)
 
 
 def others(plan: Plan, number: int) -> list[Object]:
@@ -120,7 +121,7 @@ def test_many_tenants_are_read_by_lists(plan: Plan) -> None:
     further_tenants = [
         template.model_copy(update={"tenant": f"team-{n}", "gpus": {}, "people": ()}) for n in range(MAX_NAMED + 1)
     ]
-    full_plan = make_plan(loaded.environment, [*loaded.tenants, *further_tenants])
+    full_plan = planning.plan(loaded.environment, [*loaded.tenants, *further_tenants])
     api = Cluster([*planned_objects(full_plan), *others(plan, 10)])
     check(api, full_plan, None, [tenant for tenant in full_plan.tenants if tenant.name.startswith("team-")])
     assert api.read > len(others(plan, 10))

@@ -72,7 +72,7 @@ def test_gpus_are_seen_wherever_a_kind_holds_its_pods(
 
 def test_what_is_asked_for_is_what_guards_refuse_outside_of_tenants() -> None:
     loaded = load(LOCAL)
-    resources = {resource for _, _, resource in judged_work(make_plan(loaded.environment, loaded.tenants))}
+    resources = {resource for _, _, resource in judged_work(make_plan(loaded, loaded.day))}
     assert {"pods", "deployments", "statefulsets", "daemonsets", "jobs", "cronjobs"} <= resources
 
 

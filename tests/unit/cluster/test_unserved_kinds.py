@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from tenancy import planning
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.cluster.api import Response
 from tenancy.cluster.api_kinds import frameworks_note, unserved_frameworks
-from tenancy.planning import make_plan
 from tenancy.spec.loader import load
 from tenancy.verify import verification as verify
 from tenancy.verify.attacks import Scene, all_attacks
@@ -111,6 +111,6 @@ def test_verify_answers_a_cluster_without_the_operators(monkeypatch: pytest.Monk
     api.items = lists.__getitem__
     monkeypatch.setattr(verify, "_free_address", lambda _: None)
     cluster_files = replace(loaded, environment=environment, tenants=tenants)
-    scene = verify.find_scene(api, cluster_files, make_plan(environment, tenants))
+    scene = verify.find_scene(api, cluster_files, planning.plan(environment, tenants))
     assert {framework.kind for framework in scene.unserved} == {framework.kind for framework in FRAMEWORKS.values()}
     assert not scene.training_runtimes

@@ -30,7 +30,7 @@ MOST_EDGES = 11
 @pytest.fixture(scope="module")
 def local() -> Plan:
     loaded = load(ROOT / "stacks" / "local")
-    return make_plan(loaded.environment, loaded.tenants)
+    return make_plan(loaded, loaded.day)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def single_stack(local: Plan) -> Registered:
 @pytest.fixture(scope="module", params=[3, 12])
 def generated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, Registered]:
     loaded = load(generate(tmp_path_factory.mktemp("generated") / "many", request.param))
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     return plan, register(plan)
 
 
@@ -183,7 +183,7 @@ def test_without_a_queue_a_namespace_waits_for_the_marker(tmp_path: Path) -> Non
     for file in (folder / "tenants").iterdir():
         file.write_text(re.sub(r", sharing: .*}", "}", file.read_text("utf-8")), "utf-8")
     loaded = load(folder)
-    registered = register(make_plan(loaded.environment, loaded.tenants))
+    registered = register(make_plan(loaded, loaded.day))
     (marker,) = registered.of("ConfigMap")
     assert tenant_spaces(registered)
     for request in tenant_spaces(registered).values():
@@ -239,7 +239,7 @@ def test_a_namespace_may_go_only_once_its_tenant_said_that_it_leaves(
     file = folder / "tenants" / "team-0000.yaml"
     file.write_text(file.read_text() + (f"offboarding: {leaving}\n" if leaving else ""))
     loaded = load(folder)
-    registered = register(make_plan(loaded.environment, loaded.tenants))
+    registered = register(make_plan(loaded, loaded.day))
     spaces = [r for r in registered.of("Namespace").values() if r.name.startswith("team-0000--")]
     assert len(spaces) == 3
     assert {request.protect for request in spaces} == {is_protected}
@@ -250,7 +250,7 @@ def test_only_an_adopted_namespace_outlives_its_tenant(tmp_path: Path) -> None:
     file = folder / "tenants" / "team-0000.yaml"
     file.write_text(file.read_text() + "adopt: true\n")
     loaded = load(folder)
-    registered = register(make_plan(loaded.environment, loaded.tenants))
+    registered = register(make_plan(loaded, loaded.day))
     retained_names = {request.name for request in registered.kubernetes().values() if request.retainOnDelete}
     assert retained_names == {f"team-0000--{part}" for part in ("notebooks", "serve", "train")}
 
@@ -321,7 +321,7 @@ def test_logical_names_stay_as_they_are(single_stack: Registered, golden: Any) -
 def test_a_control_plane_stands_on_all_of_its_namespace(tmp_path: Path) -> None:
     """Its pod would start as an account that is not there yet, or before the isolation resources around it."""
     loaded = virtual(tmp_path / "small").load()
-    registered_plan = register(make_plan(loaded.environment, loaded.tenants))
+    registered_plan = register(make_plan(loaded, loaded.day))
     releases = {urn: request for urn, request in registered_plan.of("Release").items() if "virtual" in request.name}
     assert sorted(request.name for request in releases.values()) == [
         "fraud--serve-virtual-cluster",

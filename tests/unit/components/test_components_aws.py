@@ -13,7 +13,9 @@ import aws_double_types as sdk
 import pytest
 from aws_double_types import from_struct
 
+from tenancy import planning
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.days import today
 from tenancy.components.aws.eks_cluster import EksCluster
 from tenancy.components.aws.network import ClusterNetwork
 from tenancy.planning import Plan, make_plan
@@ -40,7 +42,7 @@ RETAINED_TYPES = {
 @pytest.fixture(scope="module")
 def bank() -> Plan:
     loaded = load(ROOT / "stacks" / "bank")
-    return make_plan(loaded.environment, loaded.tenants)
+    return make_plan(loaded, loaded.day)
 
 
 @pytest.mark.parametrize(("cidr", "sent"), [(None, None), ("172.20.0.0/16", {"serviceIpv4Cidr": "172.20.0.0/16"})])
@@ -51,12 +53,12 @@ def test_a_cluster_is_told_its_range_of_services_where_the_file_says_it_alone(
     loaded = load(ROOT / "stacks" / "bank")
     cluster = loaded.environment.cluster.model_copy(update={"service_cidr": cidr})
     environment = loaded.environment.model_copy(update={"cluster": cluster})
-    planned = cluster_plan(environment)
+    planned = cluster_plan(environment, today())
     assert planned
     network: Any = SimpleNamespace(subnets={"eu-central-1a": "subnet-1"})
     roles: Any = SimpleNamespace(arns={"cluster": "arn:aws:iam::111122223333:role/cluster"})
     monkeypatch.setattr(registered, "build", lambda *_: EksCluster("bank", planned, network, roles))
-    (cluster_request,) = inputs_of_kinds(register(make_plan(environment, loaded.tenants)), "Cluster").values()
+    (cluster_request,) = inputs_of_kinds(register(planning.plan(environment, loaded.tenants)), "Cluster").values()
     assert inputs(cluster_request).get("kubernetesNetworkConfig") == sent
 
 

@@ -48,7 +48,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
 @pytest.fixture(scope="module")
 def bank() -> Plan:
     loaded = load(ROOT / "stacks" / "bank")
-    return make_plan(loaded.environment, loaded.tenants)
+    return make_plan(loaded, loaded.day)
 
 
 @pytest.fixture(scope="module")
@@ -185,10 +185,9 @@ def test_endpoints_admit_every_range_of_a_given_vpc(
     assert rule["cidrBlocks"] == ["10.0.0.0/16", SECONDARY], "nodes in a secondary range use them too"
 
 
-def one_pool(bank: Plan, answers: Answers, monkeypatch: pytest.MonkeyPatch, day: str) -> tuple[dict[str, Any], ...]:
+def one_pool(bank: Plan, answers: Answers, day: str) -> tuple[dict[str, Any], ...]:
     """Template and node group of a pool of the bank's that comes from a capacity block of February 2027, on a day."""
     assert answers.asked == []
-    monkeypatch.setattr("tenancy.spec.fields.pools.today", lambda: dt.date.fromisoformat(day))
     bought = {"capacity-block": "cr-0123abcd", "starts": "2027-02-01", "ends": "2027-03-01"}
     environment_fields = load(ROOT / "stacks" / "bank").environment.model_dump(
         mode="json", by_alias=True, exclude_unset=True
@@ -197,7 +196,7 @@ def one_pool(bank: Plan, answers: Answers, monkeypatch: pytest.MonkeyPatch, day:
     environment = Environment.model_validate(
         {**environment_fields, "pools": {**environment_fields["pools"], "train-a100": pool}}
     )
-    planned = cluster_plan(environment)
+    planned = cluster_plan(environment, dt.date.fromisoformat(day))
     assert planned
     registered_plan = register(replace(bank, cluster=planned), StackScope.CLUSTER)
     kinds = ("LaunchTemplate", "NodeGroup")
@@ -213,19 +212,15 @@ NAMES = {"bank-train-a100-template", "bank-train-a100-nodes"}
 
 
 @pytest.mark.parametrize(("day", "started"), [("2027-01-31", 0), ("2027-02-01", 4)])
-def test_a_capacity_block_has_no_nodes_before_it_begins(
-    bank: Plan, answers: Answers, monkeypatch: pytest.MonkeyPatch, day: str, started: int
-) -> None:
-    _, group = one_pool(bank, answers, monkeypatch, day)
+def test_a_capacity_block_has_no_nodes_before_it_begins(bank: Plan, answers: Answers, day: str, started: int) -> None:
+    _, group = one_pool(bank, answers, day)
     assert group["scalingConfig"] == {"desiredSize": started, "minSize": started, "maxSize": 4}
     mistakes = aws_double_api.mistakes("aws:eks/nodeGroup:NodeGroup", {"scalingConfig": group["scalingConfig"]})
     assert not [mistake for mistake in mistakes if mistake.path.startswith("scalingConfig")], "EKS takes such a size"
 
 
-def test_a_capacity_block_is_named_by_its_target_alone(
-    bank: Plan, answers: Answers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    template, group = one_pool(bank, answers, monkeypatch, "2027-02-01")
+def test_a_capacity_block_is_named_by_its_target_alone(bank: Plan, answers: Answers) -> None:
+    template, group = one_pool(bank, answers, "2027-02-01")
     assert template["instanceMarketOptions"] == {"marketType": "capacity-block"}
     target = {"capacityReservationId": "cr-0123abcd"}
     assert template["capacityReservationSpecification"] == {"capacityReservationTarget": target}

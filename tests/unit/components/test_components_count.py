@@ -116,7 +116,7 @@ def registered(*stacks: Registered) -> Counter[Line]:
 
 def bank() -> Plan:
     loaded = load(BANK)
-    return make_plan(loaded.environment, loaded.tenants)
+    return make_plan(loaded, loaded.day)
 
 
 PLANS: dict[str, Callable[[], Plan]] = {

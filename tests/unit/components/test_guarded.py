@@ -37,7 +37,7 @@ Ask = Callable[[str | None, str | None], None]
 def foreign_program(require: Ask, *, preview: bool = False, **settings: Any) -> Registered:
     """A foreign program with one tenant."""
     loaded = load(LOCAL)
-    plan = make_plan(loaded.environment, loaded.tenants).tenant("research")
+    plan = make_plan(loaded, loaded.day).tenant("research")
     registered = Registered()
 
     def program() -> None:
@@ -88,7 +88,7 @@ def await_guards(require: Ask, *, preview: bool = False, **settings: str) -> Non
 
 def _platform() -> PlatformPlan:
     loaded = load(LOCAL)
-    return make_plan(loaded.environment, loaded.tenants).platform
+    return make_plan(loaded, loaded.day).platform
 
 
 def platform_made(preflight: Preflight | None, registered: Registered, **settings: Any) -> set[str]:
@@ -177,7 +177,7 @@ def test_without_guards_it_is_refused(preview: bool) -> None:
 
 def test_without_a_provider_of_its_cluster_it_is_refused() -> None:
     loaded = load(LOCAL)
-    plan = make_plan(loaded.environment, loaded.tenants).tenant("research")
+    plan = make_plan(loaded, loaded.day).tenant("research")
     registered = Registered()
     with pytest.raises(pulumi.RunError, match="given tenant research without a provider of its cluster"):
         run(lambda: PlannedTenant("research", plan, require=refuse) and None, registered)

@@ -14,6 +14,8 @@ import pytest
 from click.testing import CliRunner
 from pydantic import ValidationError
 
+from tenancy import planning
+from tenancy.catalog.days import today
 from tenancy.cli import main
 from tenancy.cli.up_cluster import expect_replaceable
 from tenancy.cli.up_report import Report
@@ -21,7 +23,6 @@ from tenancy.cli.up_stack import RemovableTenants, RunSettings, preview_and_upda
 from tenancy.deploy.changes import Outcome, ResourceChange
 from tenancy.deploy.cluster_changes import ClusterChanges, unrequested_changes
 from tenancy.deploy.driver import RunFailed
-from tenancy.planning import make_plan
 from tenancy.planning.aws.cluster import PLATFORM_ROLE, ClusterPlan, cluster_plan
 from tenancy.planning.aws.creation import FIXED_FIELDS, fixed_values
 from tenancy.planning.scope import StackScope
@@ -64,7 +65,7 @@ def _copied(value: Any) -> Any:
 
 
 def planned(*edits: tuple[str, Any]) -> ClusterPlan:
-    plan = cluster_plan(edited(*edits))
+    plan = cluster_plan(edited(*edits), today())
     assert plan
     return plan
 
@@ -75,7 +76,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def registered_cluster(*edits: tuple[str, Any]) -> Registered:
-    return register(make_plan(edited(*edits), load(ROOT / "stacks" / "bank").tenants), StackScope.CLUSTER)
+    return register(planning.plan(edited(*edits), load(ROOT / "stacks" / "bank").tenants), StackScope.CLUSTER)
 
 
 _STATES: dict[str, list[dict[str, Any]]] = {}
@@ -182,7 +183,7 @@ def test_a_state_without_protection_gets_it() -> None:
 
 
 def test_a_group_that_is_named_may_be_replaced_and_no_other() -> None:
-    plan = make_plan(edited(), load(ROOT / "stacks" / "bank").tenants)
+    plan = planning.plan(edited(), load(ROOT / "stacks" / "bank").tenants)
     node_groups = inputs_of_kinds(
         register(plan, StackScope.CLUSTER, replacing=frozenset({"general"})), "NodeGroup"
     ).values()
@@ -195,7 +196,7 @@ def test_the_platforms_access_follows_its_role_because_the_file_says_so() -> Non
     role = "arn:aws:iam::111122223333:role/platform-2"
     changes = ClusterChanges(planned(("aws.platform-role", role)), state())
     assert (list(changes.refusals()), changes.replacing) == ([], {PLATFORM_ROLE})
-    plan = make_plan(edited(), load(ROOT / "stacks" / "bank").tenants)
+    plan = planning.plan(edited(), load(ROOT / "stacks" / "bank").tenants)
     access_entries = inputs_of_kinds(
         register(plan, StackScope.CLUSTER, replacing=changes.replacing), "AccessEntry", "AccessPolicyAssociation"
     )
@@ -386,7 +387,7 @@ def test_a_quarter_has_one_zone_and_both_are_the_environments(edits: tuple[tuple
 
 def test_a_stack_whose_cluster_the_files_no_longer_build_is_kept() -> None:
     run = RunSettings(
-        make_plan(edited(), load(ROOT / "stacks" / "bank").tenants),
+        planning.plan(edited(), load(ROOT / "stacks" / "bank").tenants),
         RemovableTenants(frozenset(), frozenset({"bank.cluster"}), 1),
         False,
         False,
@@ -404,7 +405,7 @@ def preview(capsys: pytest.CaptureFixture[str], *changes: ResourceChange) -> lis
         unprotected=lambda *_, **__: nullcontext(),
         preview=lambda *_, **__: outcome,
     )
-    plan = make_plan(edited(), load(ROOT / "stacks" / "bank").tenants)
+    plan = planning.plan(edited(), load(ROOT / "stacks" / "bank").tenants)
     run = RunSettings(plan, RemovableTenants(frozenset(), frozenset(), 1), only_preview=True, refresh=False)
     preview_and_update(run, driver, Report("text"), cast("Any", SimpleNamespace(name="bank.cluster")))
     return [line for line in capsys.readouterr().out.splitlines() if line.startswith("bank.cluster: wave ")]
@@ -452,7 +453,7 @@ def test_the_state_of_a_cluster_is_read_once_before_its_preview() -> None:
     driver: Any = SimpleNamespace(
         resources=resources, protect=lambda _, urns: protections.append(urns), unprotected=unprotected
     )
-    plan = make_plan(edited(), load(ROOT / "stacks" / "bank").tenants)
+    plan = planning.plan(edited(), load(ROOT / "stacks" / "bank").tenants)
     run = RunSettings(plan, RemovableTenants(frozenset(), frozenset(), 1), only_preview=False, refresh=False)
     stack: Any = SimpleNamespace(name="bank.cluster")
     with pytest.raises(Previewed):

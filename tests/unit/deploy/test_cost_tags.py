@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tenancy import program
+from tenancy import planning, program
 from tenancy.deploy import cost_tags
 from tenancy.deploy.cost_tags import TOKEN, CostTagsUnavailable, known_keys
 from tenancy.deploy.driver import Driver
-from tenancy.planning import Plan, make_plan
+from tenancy.planning import Plan
 from tenancy.planning.aws.platform_models import KNOWN_COST_TAGS
 from tenancy.planning.aws.platform_plan import COST_TAGS
 from tenancy.planning.scope import StackScope
@@ -151,7 +151,7 @@ def test_a_look_up_that_fails_leaves_what_is_activated(path: Path) -> None:
 def payer() -> Plan:
     loaded = load(ROOT / "stacks" / "bank")
     aws = loaded.environment.aws.model_copy(update={"payer": True})
-    return make_plan(loaded.environment.model_copy(update={"aws": aws}), loaded.tenants)
+    return planning.plan(loaded.environment.model_copy(update={"aws": aws}), loaded.tenants)
 
 
 class AwsAsked(Exception):

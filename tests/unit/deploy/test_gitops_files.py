@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from tenancy import planning
 from tenancy.cli import main
 from tenancy.deploy.gitops import GitOpsSource, GitOpsTool, argo, rendered
 from tenancy.deploy.gitops.argo import COMPARE, SYNC, WAVE, application_bytes
@@ -41,7 +42,7 @@ def bank() -> Loaded:
 
 @pytest.fixture(scope="module")
 def plan(bank: Loaded) -> Plan:
-    return make_plan(bank.environment, bank.tenants)
+    return make_plan(bank, bank.day)
 
 
 def objects(plan: Plan, tool: GitOpsTool, source: GitOpsSource = SOURCE) -> dict[str, list[dict[str, Any]]]:
@@ -356,7 +357,7 @@ def test_a_pull_request_previews_the_stacks_that_it_names(plan: Plan) -> None:
 def test_names_are_as_long_as_the_tools_take_and_stay_apart(bank: Loaded) -> None:
     long = unreserved(bank.environment).model_copy(update={"environment": "e" * 31})
     tenants = [t.model_copy(update={"tenant": "t" * 29 + end}) for t, end in zip(bank.tenants, "ab", strict=False)]
-    wide = make_plan(long, tenants)
+    wide = planning.plan(long, tenants)
     kustomizations = [i["metadata"]["name"] for i in objects(wide, GitOpsTool.FLUX)["gitops/flux.yaml"]]
     stack_names = [i["metadata"]["name"] for i in objects(wide, GitOpsTool.OPERATOR)["gitops/stacks.yaml"]]
     assert max(map(len, kustomizations)) <= 63

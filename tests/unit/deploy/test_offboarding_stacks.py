@@ -33,7 +33,7 @@ CI = "ci: {github: bank/fraud, branch: main, role: developer}\n"
 def planned(spec: SpecFolder, more: str) -> Plan:
     spec.write(FILE, FRAUD + more)
     loaded = spec.load()
-    return make_plan(loaded.environment, loaded.tenants)
+    return make_plan(loaded, loaded.day)
 
 
 def kinds(objects: Iterable[Object], kind: str) -> list[Any]:
@@ -117,12 +117,14 @@ def test_another_word_is_no_stage(spec: SpecFolder) -> None:
 def test_the_review_shows_what_is_left(spec: SpecFolder) -> None:
     spec.write(FILE, FRAUD + "offboarding: hold\n")
     loaded = spec.load()
-    entries = review(loaded.environment, loaded.tenants)
+    entries = review(loaded.environment, loaded.tenants, make_plan(loaded, loaded.day))
     assert {e.role for e in entries if e.tenant == "fraud" and e.kind in {"Group", "User"}} == {"viewer"}
     assert every(e.field for e in entries if e.tenant == "fraud"), "each rests on a line of the file"
     spec.write(FILE, FRAUD + "offboarding: remove\n")
     loaded = spec.load()
-    assert [e for e in review(loaded.environment, loaded.tenants) if e.tenant == "fraud"] == []
+    assert [
+        e for e in review(loaded.environment, loaded.tenants, make_plan(loaded, loaded.day)) if e.tenant == "fraud"
+    ] == []
 
 
 def test_the_diff_of_a_removal_is_that_of_a_tenant_that_goes(spec: SpecFolder) -> None:

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture(scope="module")
 def bank() -> Plan:
     loaded = load(ROOT / "stacks" / "bank")
-    return make_plan(loaded.environment, loaded.tenants)
+    return make_plan(loaded, loaded.day)
 
 
 class Holding(Api):
@@ -92,4 +92,4 @@ def test_a_cluster_of_the_program_is_named_with_the_commands_that_make_and_reach
     existing = replace(bank, cluster=None)
     assert reach_hint(existing).startswith("; `aws eks update-kubeconfig ")
     loaded = load(ROOT / "stacks" / "local")
-    assert reach_hint(make_plan(loaded.environment, loaded.tenants)) == ""
+    assert reach_hint(make_plan(loaded, loaded.day)) == ""

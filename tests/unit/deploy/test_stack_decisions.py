@@ -86,7 +86,7 @@ class WithoutKubeconfig:
 
 
 def test_a_cluster_that_is_still_to_be_made_is_asked_nothing(bank: Loaded) -> None:
-    plan = make_plan(bank.environment, bank.tenants)
+    plan = make_plan(bank, bank.day)
     run = RunSettings(plan, RemovableTenants(frozenset(), frozenset(), 1), only_preview=True, refresh=False)
     cluster = next(stack for stack in stacks(plan, bank.environment.stacks) if stack[1] is StackScope.CLUSTER)
     driver: Any = WithoutKubeconfig()
@@ -225,7 +225,7 @@ def bank() -> Loaded:
 
 
 def made_of(loaded: Loaded) -> dict[str, StackDigest]:
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     return digests(loaded, plan, stacks(plan, Layout.PER_TENANT), ROOT, program_digest(ROOT, "3.272.0"))
 
 
@@ -326,7 +326,7 @@ def test_records_that_may_not_be_read_count_as_none_and_one_that_stays_ends_the_
 
 
 def test_drift_of_a_fleet_is_one_list_for_each_kind_and_batch_of_tenants(bank: Loaded) -> None:
-    plan = make_plan(bank.environment, bank.tenants)
+    plan = make_plan(bank, bank.day)
     fraud_plan = plan.tenant("fraud")
     large_plan = replace(plan, tenants=tuple(replace(fraud_plan, name=f"t{number}") for number in range(2 * BATCH + 1)))
     paths: list[str] = []

@@ -49,7 +49,7 @@ def world(spec: SpecFolder, guaranteed: int) -> tuple[Loaded, Plan]:
     spec.edit("tenants/research.yaml", "a100: {guaranteed: 8}", f"a100: {BORROWS}")
     spec.edit("tenants/research.yaml", "department: research", "department: risk")
     loaded = spec.load()
-    return loaded, make_plan(loaded.environment, loaded.tenants)
+    return loaded, make_plan(loaded, loaded.day)
 
 
 QUOTA = "    quota: {cpu: 90000, memory: 900Ti, pods: 50000, ephemeral-storage: 900Ti}\n"

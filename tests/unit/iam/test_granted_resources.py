@@ -32,7 +32,7 @@ def granting(folder: Path, other_resources: dict[str, Any], place: str = "tier")
 
 def allowed(folder: Path) -> list[str]:
     loaded = load(folder)
-    objects = make_plan(loaded.environment, loaded.tenants).objects()
+    objects = make_plan(loaded, loaded.day).objects()
     (space,) = [item for item in objects if item["kind"] == "Namespace" and item["metadata"]["name"] == "vision--main"]
     return space["metadata"]["annotations"][words.ALLOWED_RESOURCES].split(",")
 
@@ -49,7 +49,7 @@ def test_a_resource_of_the_quota_may_be_asked_for_and_is_not_counted_by_the_queu
     assert resource in left_out
     hard = [
         item["spec"]["hard"]
-        for item in make_plan(loaded.environment, loaded.tenants).objects()
+        for item in make_plan(loaded, loaded.day).objects()
         if item["kind"] == "ResourceQuota" and item["metadata"]["namespace"] == "vision--main"
     ]
     assert any(key in quota for quota in hard)

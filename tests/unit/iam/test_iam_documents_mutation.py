@@ -720,7 +720,7 @@ def test_every_statement_and_every_condition_has_a_case(form: str) -> None:
 
 def test_what_the_bank_and_random_tenants_have_is_covered_too() -> None:
     loaded = load(BANK)
-    bank = AccountModel(loaded.environment, loaded.tenants, make_plan(loaded.environment, loaded.tenants))
+    bank = AccountModel(loaded.environment, loaded.tenants, make_plan(loaded, loaded.day))
     accounts = [(bank, "pod-identity"), *((world(seed).account, world(seed).identity) for seed in range(12))]
     parts = {
         _kind_of_part(planned.kind, label, part)

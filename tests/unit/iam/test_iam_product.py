@@ -34,7 +34,7 @@ def environment() -> Environment:
 @pytest.fixture(scope="module")
 def roles() -> Mapping[str, identity.RolePlan]:
     loaded = load(BANK)
-    cluster = make_plan(loaded.environment, loaded.tenants).cluster
+    cluster = make_plan(loaded, loaded.day).cluster
     assert cluster is not None
     return cluster.roles
 

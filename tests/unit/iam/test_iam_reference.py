@@ -72,7 +72,7 @@ def _documents(environment: Environment) -> Iterator[tuple[str, dict[str, Any]]]
 def _tenants() -> list[AccountModel]:
     """The bank, and tenants of every form of identity with grants of every kind."""
     loaded = load(BANK)
-    bank = AccountModel(loaded.environment, loaded.tenants, make_plan(loaded.environment, loaded.tenants))
+    bank = AccountModel(loaded.environment, loaded.tenants, make_plan(loaded, loaded.day))
     return [bank, *(world(seed).account for seed in range(12))]
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from tenancy import planning
 from tenancy.cli.up_report import MAX_GRANT_ROWS, show
 from tenancy.deploy.changes import Outcome
 from tenancy.iam.rights import WRITE_IF_NEW, ChangedRights, changed_rights, rights
-from tenancy.planning import make_plan
 from tenancy.spec.fields.tenant import Tenant
 from tests.iam import worlds
 from tests.iam.worlds import tenant_file
@@ -27,7 +27,7 @@ ROLE = "fraud-aws-east--fraud--train"
 
 def _policies(**fields: Any) -> dict[str, Any]:
     tenant = Tenant.model_validate(tenant_file("fraud", namespaces=[{"name": "train"}], **fields))
-    aws = make_plan(worlds.environment(), [tenant]).tenants[0].aws
+    aws = planning.plan(worlds.environment(), [tenant]).tenants[0].aws
     assert aws is not None
     return {name: document for role in aws.roles for name, document in role.policies.items()}
 

@@ -31,7 +31,7 @@ NO_POLICY = "implicit deny: no resource policy allows it"
 
 def _bank() -> AccountModel:
     loaded = load(BANK)
-    return AccountModel(loaded.environment, loaded.tenants, make_plan(loaded.environment, loaded.tenants))
+    return AccountModel(loaded.environment, loaded.tenants, make_plan(loaded, loaded.day))
 
 
 @pytest.fixture(scope="module")

@@ -98,7 +98,7 @@ class Gate:
 @pytest.fixture(scope="module")
 def account() -> AccountModel:
     loaded = load(BANK)
-    return AccountModel(loaded.environment, loaded.tenants, make_plan(loaded.environment, loaded.tenants))
+    return AccountModel(loaded.environment, loaded.tenants, make_plan(loaded, loaded.day))
 
 
 @pytest.fixture(scope="module")

@@ -90,7 +90,7 @@ def cluster() -> Cluster:
 def plan(spec: SpecFolder) -> Plan:
     spec.add(FRAUD, "adopt: true\n")
     loaded = spec.load()
-    return make_plan(loaded.environment, loaded.tenants)
+    return make_plan(loaded, loaded.day)
 
 
 def adopt(cluster: Cluster, plan: Plan) -> None:
@@ -161,7 +161,7 @@ def test_a_namespace_without_a_record_loses_what_the_adoption_wrote_and_it_is_sa
 def test_a_tenant_that_adopts_nothing_has_no_record(cluster: Cluster, spec: SpecFolder) -> None:
     api: Any = cluster
     loaded = spec.load()
-    record(api, make_plan(loaded.environment, loaded.tenants).tenants)
+    record(api, make_plan(loaded, loaded.day).tenants)
     assert cluster.writes == []
 
 
@@ -191,7 +191,7 @@ def test_an_adopted_namespace_whose_tenant_has_left_is_unmanaged_and_any_other_i
         """Names that guards on unmanaged namespaces are bound to."""
         spec.write(FRAUD, text + more)
         loaded = spec.load()
-        platform = make_plan(loaded.environment, loaded.tenants).platform
+        platform = make_plan(loaded, loaded.day).platform
         bound = {name for item in platform.guards if item["kind"].endswith("Binding") for name in _bound(item)}
         assert bound == platform.admission.unmanaged
         return sorted(bound)

@@ -146,7 +146,7 @@ def test_the_platform_gets_in_everywhere_and_is_told_beside_each_tenant(spec: Sp
 
 def test_every_binding_of_the_plan_has_an_entry() -> None:
     loaded = load(ROOT / "stacks" / "bank")
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     entries = entries_of(loaded.environment, loaded.tenants, plan)
     bound = {(space, entry.role) for entry in entries for space in entry.applies_to}
     assert planned_bindings(plan)
@@ -157,9 +157,7 @@ def test_every_binding_of_the_plan_has_an_entry() -> None:
 
 def test_a_role_says_what_it_may_do_in_words(spec: SpecFolder) -> None:
     loaded = spec.load()
-    resources_by_right = {
-        (right.role, right.may): right.to for right in rights(make_plan(loaded.environment, loaded.tenants))
-    }
+    resources_by_right = {(right.role, right.may): right.to for right in rights(make_plan(loaded, loaded.day))}
     assert "jobs" in resources_by_right["developer", "makes, changes and deletes"]
     assert resources_by_right["operator", "uses"] == ("pods/attach", "pods/exec", "pods/portforward")
     assert not any("secrets" in to for (role, _), to in resources_by_right.items() if role in {"viewer", "operator"})
@@ -290,7 +288,7 @@ def _live(
     spec: SpecFolder, *more: dict[str, Any], without: str = "", **cluster_settings: Any
 ) -> tuple[list[Binding], ...]:
     loaded = spec.load()
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     bindings = [o for t in plan.tenants for n in t.namespaces for o in n.access if o["kind"] == "RoleBinding"]
     bindings = [item for item in bindings if item["metadata"]["name"] != without]
     cluster: Any = Cluster(*bindings, *more, **cluster_settings)

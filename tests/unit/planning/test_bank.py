@@ -60,7 +60,7 @@ def tenants(bank: Loaded) -> dict[str, Tenant]:
 
 @pytest.fixture(scope="module")
 def bank_plan(bank: Loaded) -> Plan:
-    return make_plan(bank.environment, bank.tenants)
+    return make_plan(bank, bank.day)
 
 
 def guaranteed(tenants: dict[str, Tenant], flavor: str) -> int:

@@ -34,7 +34,7 @@ def claimed(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
 
 @pytest.fixture(scope="module")
 def dra(claimed: Loaded) -> Plan:
-    return make_plan(claimed.environment, claimed.tenants)
+    return make_plan(claimed, claimed.day)
 
 
 def kinds(plan: Plan, kind: str) -> list[Object]:

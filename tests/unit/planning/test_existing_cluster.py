@@ -36,7 +36,7 @@ def existing(spec: SpecFolder) -> SpecFolder:
 
 def planned(spec: SpecFolder) -> Plan:
     loaded = spec.load()
-    return make_plan(loaded.environment, loaded.tenants)
+    return make_plan(loaded, loaded.day)
 
 
 def test_everything_but_the_cluster_is_made(existing: SpecFolder) -> None:
@@ -130,7 +130,7 @@ def test_what_is_rendered_for_a_cluster_of_others_selects_only_pools_of_the_file
     spec.edit(ENV, "  cni: vpc-cni\n", f"  cni: {cni}\n")
     spec.add(ENV, fields)
     loaded = spec.load()
-    rendered = file_texts(make_plan(loaded.environment, loaded.tenants))
+    rendered = file_texts(make_plan(loaded, loaded.day))
     assert any(path.endswith("kueue.yaml") for path in rendered)
     for path, text in rendered.items():
         assert _chosen_pools(documents(text)) <= set(loaded.environment.pools), path
@@ -292,7 +292,7 @@ def silent(spec: SpecFolder, file: str) -> set[str]:
     """Fields of a file without which the plan and the notes are the same."""
     document = yaml.safe_load((spec.path / file).read_text("utf-8"))
     loaded = spec.load()
-    plan, noted_fields = make_plan(loaded.environment, loaded.tenants), {note.field for note in spec_notes(loaded)}
+    plan, noted_fields = make_plan(loaded, loaded.day), {note.field for note in spec_notes(loaded)}
     silent_fields = set()
     for where in leaves(document):
         dotted = ".".join(map(str, where))
@@ -307,7 +307,7 @@ def silent(spec: SpecFolder, file: str) -> set[str]:
         has_effect_on_models = (
             less.environment.model_dump() != loaded.environment.model_dump() or less.tenants != loaded.tenants
         )
-        if has_effect_on_models and make_plan(less.environment, less.tenants) == plan:
+        if has_effect_on_models and make_plan(less, less.day) == plan:
             silent_fields.add(dotted)
     spec.write(file, yaml.safe_dump(document, sort_keys=False))
     return silent_fields
@@ -351,4 +351,4 @@ def test_a_run_on_the_lab_names_services_that_it_does_not_install(existing: Spec
     assert "services.gpu-operator" not in {note.field for note in spec_notes(loaded)}
     played = on_lab(loaded)
     assert "services.gpu-operator" in {note.field for note in spec_notes(played)}
-    assert make_plan(played.environment, played.tenants).platform.services is None
+    assert make_plan(played, played.day).platform.services is None

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from tenancy import planning
+from tenancy.catalog.days import today
 from tenancy.cli import main
-from tenancy.planning import make_plan
-from tenancy.planning.aws.cluster import upgrade_surges
+from tenancy.planning.aws.cluster import cluster_plan, upgrade_surges
 from tenancy.planning.fixed_costs import FixedCost, fixed_costs
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.loader import load
@@ -31,7 +32,7 @@ def bank() -> Environment:
 
 
 def costs(environment: Environment, tenants: Any = LOADED.tenants) -> dict[str, FixedCost]:
-    return {cost.item: cost for cost in fixed_costs(environment, make_plan(environment, tenants))}
+    return {cost.item: cost for cost in fixed_costs(environment, planning.plan(environment, tenants))}
 
 
 def with_aws(environment: Environment, **updates: Any) -> Environment:
@@ -125,7 +126,8 @@ def test_a_cluster_of_another_tool_costs_what_tenants_keys_and_secrets_do(spec: 
 
 def surges(environment: Environment, **pool: Any) -> dict[str, int]:
     pools = {**environment.pools, "notebooks": environment.pools["notebooks"].model_copy(update=pool)}
-    return {surge.group: surge.more for surge in upgrade_surges(environment.model_copy(update={"pools": pools}))}
+    plan = cluster_plan(environment.model_copy(update={"pools": pools}), today())
+    return {surge.group: surge.more for surge in upgrade_surges(plan)}
 
 
 def test_a_surge_is_twice_the_zones_and_a_reservation_has_none(bank: Environment) -> None:

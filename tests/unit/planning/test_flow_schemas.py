@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tenancy import planning
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
-from tenancy.planning import Plan, make_plan
+from tenancy.planning import Plan
 from tenancy.planning.kubernetes import flow_control
 from tenancy.planning.render import file_texts
 from tenancy.spec.fields.environment import Environment
@@ -67,7 +68,7 @@ def test_tenants_borrow_no_requests_from_others(plan: Plan) -> None:
 
 
 def test_nothing_of_it_depends_on_tenants(loaded: Loaded, plan: Plan) -> None:
-    assert make_plan(loaded.environment, ()).platform.flow_control == plan.platform.flow_control
+    assert planning.plan(loaded.environment, ()).platform.flow_control == plan.platform.flow_control
 
 
 def test_they_are_rendered_with_the_platform(plan: Plan) -> None:

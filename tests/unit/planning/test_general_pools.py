@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tenancy import planning
 from tenancy.catalog import gpus
 from tenancy.planning import make_plan
 from tenancy.planning.common.pools import extended_resources, fake_nodes, node_labels, node_taints
@@ -46,7 +47,7 @@ def test_a_restricted_one_keeps_others_off(spec: Any) -> None:
 
 
 def test_its_image_is_the_one_without_drivers(loaded: Loaded) -> None:
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     assert plan.cluster
     (group,) = [group for group in plan.cluster.groups if group.name == "general"]
     assert group.ami_type == "AL2023_x86_64_STANDARD"
@@ -54,7 +55,7 @@ def test_its_image_is_the_one_without_drivers(loaded: Loaded) -> None:
 
 
 def test_karpenter_needs_no_overlay_for_it(loaded: Loaded) -> None:
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     assert plan.platform.services
     kinds = [n["kind"] for n in plan.platform.services.nodes if n["metadata"]["name"] == "general"]
     assert kinds == ["EC2NodeClass", "NodePool"]
@@ -78,9 +79,9 @@ def test_what_is_for_gpus_is_refused_on_it(spec: Any, field: str) -> None:
 
 def _changes_by_general_pool(spec: Any, users: str) -> tuple[list[str], list[str]]:
     """Changes by a pool without GPUs: names of objects, and amounts in their queues."""
-    before = list(make_plan(*_parts(spec.load())).objects())
+    before = list(planning.plan(*_parts(spec.load())).objects())
     spec.edit(ENV, "  serve:\n", GENERAL % users)
-    after = list(make_plan(*_parts(spec.load())).objects())
+    after = list(planning.plan(*_parts(spec.load())).objects())
     assert len(before) == len(after)
     object_pairs = [
         (object_before, object_after)

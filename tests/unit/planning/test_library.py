@@ -182,7 +182,7 @@ def test_validate_returns_the_problems_of_all_specs_together(loaded: Loaded) -> 
 
 
 def test_specs_are_models_mappings_or_paths(spec: SpecFolder, loaded: Loaded) -> None:
-    expected_plan = make_plan(loaded.environment, loaded.tenants)
+    expected_plan = make_plan(loaded, loaded.day)
     mappings = [tenant.model_dump(exclude_unset=True) for tenant in loaded.tenants]
     files = [spec.path / "tenants" / f"{name}.yaml" for name in ("fraud", "research")]
     assert plan(loaded.environment.model_dump(exclude_unset=True), mappings) == expected_plan
@@ -212,7 +212,7 @@ def test_a_program_makes_a_platform_and_its_tenants(loaded: Loaded) -> None:
             GpuTenant(tenant.tenant, platform=platform, opts=opts)
 
     registered = run(program)
-    objects = list(make_plan(loaded.environment, loaded.tenants).objects())
+    objects = list(make_plan(loaded, loaded.day).objects())
     assert len(registered.kubernetes()) == len(objects)
     assert registered.repeated == []
     assert ("gpu-tenancy:index:GpuPlatform", "gpu") in names(registered)
@@ -227,7 +227,7 @@ def test_under_the_programs_names_a_program_of_ones_own_has_its_resources(loaded
         for tenant in loaded.tenants:
             GpuTenant(tenant.tenant, platform=platform, opts=opts)
 
-    program_resources, plan_resources = run(program), register(make_plan(loaded.environment, loaded.tenants))
+    program_resources, plan_resources = run(program), register(make_plan(loaded, loaded.day))
     assert {program_resources.path(urn) for urn in program_resources.kubernetes()} == {
         plan_resources.path(urn) for urn in plan_resources.kubernetes()
     }
@@ -394,7 +394,7 @@ def test_an_output_without_a_stand_in_is_refused(loaded: Loaded) -> None:
 
 def test_parts_of_a_tenant_are_made_one_by_one() -> None:
     bank = load(ROOT / "stacks" / "bank")
-    tenant_plan = make_plan(bank.environment, bank.tenants).tenant("fraud")
+    tenant_plan = make_plan(bank, bank.day).tenant("fraud")
     assert tenant_plan.aws
     (role, *_) = [role for role in tenant_plan.aws.roles if role.purpose != "ci"]
     output_values: dict[str, Any] = {}

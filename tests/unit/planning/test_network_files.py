@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tenancy import planning
 from tenancy.catalog import vocabulary as words
 from tenancy.diff.changes import ChangeTopic, SpecState, diff
 from tenancy.kube.objects import Object
@@ -28,7 +29,7 @@ RANGES = "  cni: vpc-cni\n  ranges: [10.64.0.0/16]\n"
 
 def plan_of(spec: Any) -> Plan:
     loaded = spec.load()
-    return make_plan(loaded.environment, loaded.tenants)
+    return make_plan(loaded, loaded.day)
 
 
 def policies(plan: Plan, space: str) -> dict[str, Object]:
@@ -173,7 +174,7 @@ def test_no_name_is_a_bare_star(tmp_path: Any) -> None:
 
 def test_in_a_lab_nothing_of_ciliums_is_made() -> None:
     loaded = on_lab(load(BANK))
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     assert [o["kind"] for o in plan.objects() if o["apiVersion"].startswith("cilium.io")] == []
     assert {"default-deny", "dns"} <= policies(plan, "pricing--train").keys()
 
@@ -181,7 +182,7 @@ def test_in_a_lab_nothing_of_ciliums_is_made() -> None:
 def test_encryption_reaches_the_chart() -> None:
     loaded = load(BANK)
     cluster = loaded.environment.cluster.model_copy(update={"encryption": Encryption.WIREGUARD})
-    plan = make_plan(loaded.environment.model_copy(update={"cluster": cluster}), loaded.tenants)
+    plan = planning.plan(loaded.environment.model_copy(update={"cluster": cluster}), loaded.tenants)
     assert plan.platform.services is not None
     [chart] = [chart for chart in plan.platform.services.charts if chart.name == "cilium"]
     assert chart.values == cilium_chart(wireguard=True).values

@@ -25,17 +25,14 @@ def spec_with_annotations(spec: SpecFolder) -> SpecFolder:
 
 def test_annotations_are_on_the_tenants_namespaces_and_a_namespaces_own_wins(spec_with_annotations: SpecFolder) -> None:
     loaded = spec_with_annotations.load()
-    train, serve = (
-        s.namespace["metadata"]["annotations"]
-        for s in make_plan(loaded.environment, loaded.tenants).tenants[0].namespaces
-    )
+    train, serve = (s.namespace["metadata"]["annotations"] for s in make_plan(loaded, loaded.day).tenants[0].namespaces)
     assert (train["bank.example/data"], train["runbook"]) == ("cards", "wiki, page 2")
     assert (serve["bank.example/data"], serve["runbook"]) == ("cards", "none")
 
 
 def test_a_namespaces_product_and_labels_are_on_its_objects_and_its_role(spec_with_annotations: SpecFolder) -> None:
     loaded = spec_with_annotations.load()
-    fraud = make_plan(loaded.environment, loaded.tenants).tenants[0]
+    fraud = make_plan(loaded, loaded.day).tenants[0]
     labels = fraud.namespaces[0].namespace["metadata"]["labels"]
     assert (labels["product"], labels["project"]) == ("scoring", "night")
     assert fraud.aws

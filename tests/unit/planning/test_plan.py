@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tenancy import planning
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.gpus import DEVICE_VARIABLES
@@ -65,7 +66,7 @@ def test_no_limit_range_names_a_gpu(plan: Plan) -> None:
 
 
 def _largest(loaded: Loaded, namespace: str) -> dict[str, str]:
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     (item,) = [x for x in kinds(plan.objects(), "LimitRange") if x["metadata"]["namespace"] == namespace]
     return item["spec"]["limits"][0]["max"]
 
@@ -83,7 +84,7 @@ def test_the_product_of_a_namespace_is_its_own_or_the_tenants(spec: SpecFolder) 
     spec.edit("tenants/fraud.yaml", "namespaces:\n", "product: cards\nnamespaces:\n")
     spec.edit("tenants/fraud.yaml", "{name: serve", "{name: serve, product: scoring")
     loaded = spec.load()
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     objects_with_product = {
         (item["kind"], item["metadata"]["labels"]["product"])
         for item in plan.objects()
@@ -102,7 +103,7 @@ def test_a_tenants_own_labels_are_on_its_objects_and_those_of_a_namespace_replac
     )
     spec.edit("tenants/fraud.yaml", "{name: serve", "{name: serve, labels: {project: scoring}")
     loaded = spec.load()
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     projects = {
         item["metadata"]["name"]: item["metadata"]["labels"].get("project")
         for item in kinds(plan.objects(), "Namespace")
@@ -155,7 +156,7 @@ def test_without_a_queue_a_namespace_holds_what_it_is_promised_and_no_more(spec:
     spec.add("environment.yaml", "queues: {scheduler: none}\n")
     spec.edit("tenants/fraud.yaml", ", sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16", "")
     loaded = spec.load()
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     assert _quota(plan, "fraud--train")["requests.nvidia.com/gpu"] == "16"
     assert _quota(plan, "fraud--serve")["requests.nvidia.com/gpu"] == "0"
 
@@ -196,7 +197,7 @@ def test_numbers_are_spelt_as_the_api_server_spells_them(spec: Any) -> None:
     spec.edit("environment.yaml", "pods: 100", "pods: 1000")
     spec.edit("tenants/fraud.yaml", ", pods: 20", "")
     loaded = spec.load()
-    assert _quota(make_plan(loaded.environment, loaded.tenants), "fraud--serve")["pods"] == "1k"
+    assert _quota(make_plan(loaded, loaded.day), "fraud--serve")["pods"] == "1k"
 
 
 # Roles
@@ -375,7 +376,7 @@ def test_namespaces_are_guarded_against_removal_by_an_own_guard(plan: Plan) -> N
 
 def test_the_number_of_guards_does_not_grow_with_tenants(environment: Environment, loaded: Loaded) -> None:
     unreserved_environment = unreserved(environment)
-    none, all_of_them = (make_plan(unreserved_environment, tenants).platform for tenants in ((), loaded.tenants))
+    none, all_of_them = (planning.plan(unreserved_environment, tenants).platform for tenants in ((), loaded.tenants))
     # Kueue's memory is of the tenants' work.
     tenant_parts: dict[str, Any] = {"queueing": None, "queue_chart": None, "exporters": {}}
     assert replace(none, **tenant_parts) == replace(all_of_them, **tenant_parts)
@@ -410,7 +411,7 @@ def test_a_refusal_says_what_to_change_and_where_to_read() -> None:
 
 
 def test_no_text_of_a_tenant_enters_a_guard(environment: Environment, loaded: Loaded) -> None:
-    text = str(make_plan(environment, loaded.tenants).platform.guards)
+    text = str(planning.plan(environment, loaded.tenants).platform.guards)
     assert not any(word in text for word in ("fraud", "research", "bank.example"))
 
 
@@ -433,7 +434,7 @@ def outside(spec: Any) -> Plan:
         f"  group: gpu-platform-team\n  unmanaged: [cert-manager]\n  temporary-namespaces: [{suite}]\n",
     )
     loaded = spec.load()
-    return make_plan(loaded.environment, loaded.tenants)
+    return make_plan(loaded, loaded.day)
 
 
 def test_an_unmanaged_namespace_is_judged_by_what_reaches_tenants_alone(outside: Plan) -> None:
@@ -472,9 +473,9 @@ def test_what_is_decided_is_what_guards_leave_alone(outside: Plan, namespace: st
 
 
 def test_the_marker_changes_with_the_guards(loaded: Loaded, spec: Any) -> None:
-    before = make_plan(unreserved(loaded.environment), ()).platform.marker["data"]["digest"]
+    before = planning.plan(unreserved(loaded.environment), ()).platform.marker["data"]["digest"]
     spec.edit("environment.yaml", "gpu-platform-team", "other-team")
-    assert make_plan(unreserved(spec.load().environment), ()).platform.marker["data"]["digest"] != before
+    assert planning.plan(unreserved(spec.load().environment), ()).platform.marker["data"]["digest"] != before
 
 
 def test_the_toolkits_variables_are_guarded() -> None:
@@ -515,7 +516,7 @@ def test_a_waiver_in_force_stands_on_its_part_alone(spec: Any) -> None:
         f"until: {in_days(9)}}}\n",
     )
     loaded = spec.load()
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     assert _annotations(plan, "fraud--train")[words.EXCEPTIONS] == f"ns-03={in_days(9)}"
     assert words.EXCEPTIONS not in _annotations(plan, "fraud--serve")
 
@@ -523,9 +524,7 @@ def test_a_waiver_in_force_stands_on_its_part_alone(spec: Any) -> None:
 def test_adoption_is_asked_for_on_the_namespaces_alone(spec: Any) -> None:
     spec.add("tenants/fraud.yaml", "adopt: true\n")
     loaded = spec.load()
-    forced = [
-        o["kind"] for o in make_plan(loaded.environment, loaded.tenants).objects() if "pulumi.com/patchForce" in str(o)
-    ]
+    forced = [o["kind"] for o in make_plan(loaded, loaded.day).objects() if "pulumi.com/patchForce" in str(o)]
     assert set(forced) == {"Namespace"}
 
 
@@ -577,14 +576,14 @@ def test_a_digest_sees_any_change_and_no_order_of_keys(plan: Plan) -> None:
 
 
 def test_a_plan_is_the_same_twice(environment: Environment, fraud: Tenant, research: Tenant) -> None:
-    first_digest, second_digest = (digest(make_plan(environment, (fraud, research)).objects()) for _ in range(2))
+    first_digest, second_digest = (digest(planning.plan(environment, (fraud, research)).objects()) for _ in range(2))
     assert first_digest == second_digest
 
 
 def test_planning_leaves_the_spec_as_it_was(environment: Environment, fraud: Tenant) -> None:
     environment = unreserved(environment)
     before = (environment.model_dump_json(), fraud.model_dump_json())
-    plan = make_plan(environment, (fraud,))
+    plan = planning.plan(environment, (fraud,))
     next(iter(kinds(plan.objects(), "LimitRange")))["spec"]["limits"][0]["max"]["cpu"] = "1"
     assert (environment.model_dump_json(), fraud.model_dump_json()) == before
 

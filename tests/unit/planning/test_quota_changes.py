@@ -51,10 +51,7 @@ def updates(before: Object, after: Object) -> list[str]:
 
 
 def changed_details(before: Loaded, after: Loaded) -> dict[tuple[str, str], list[str]]:
-    old, new = (
-        {identity(item): item for item in make_plan(side.environment, side.tenants).objects()}
-        for side in (before, after)
-    )
+    old, new = ({identity(item): item for item in make_plan(side, side.day).objects()} for side in (before, after))
     return {(key[0], key[2]): updates(old[key], new[key]) for key in old.keys() & new.keys() if old[key] != new[key]}
 
 
@@ -108,7 +105,7 @@ def test_every_kind_with_quotas_of_devices_has_words(spec: SpecFolder) -> None:
     loaded = spec.load()
     kinds = {
         item["kind"]
-        for item in make_plan(loaded.environment, loaded.tenants).objects()
+        for item in make_plan(loaded, loaded.day).objects()
         if item["apiVersion"].startswith("kueue.") and list(device_amounts(item.get("spec")))
     }
     assert kinds == {"ClusterQueue", "Cohort"}

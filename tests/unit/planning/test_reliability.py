@@ -77,7 +77,7 @@ def on(spec: SpecFolder, version: str) -> dict[tuple[str, ...], Object]:
     text = (spec.path / "environment.yaml").read_text("utf-8")
     spec.write("environment.yaml", re.sub(r'kubernetes: "[\d.]+"', f'kubernetes: "{version}"', text))
     loaded = spec.load()
-    planned_objects = make_plan(loaded.environment, loaded.tenants).objects()
+    planned_objects = make_plan(loaded, loaded.day).objects()
     return {
         (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]): copy.deepcopy(item)
         for item in planned_objects

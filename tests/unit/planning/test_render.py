@@ -67,7 +67,7 @@ def test_files_of_a_tenant_that_left_are_removed(plan: Plan, spec: Any, tmp_path
     write(plan, tmp_path / "out")
     (spec.path / "tenants/fraud.yaml").unlink()
     loaded = spec.load()
-    write(make_plan(loaded.environment, loaded.tenants), tmp_path / "out")
+    write(make_plan(loaded, loaded.day), tmp_path / "out")
     assert not (tmp_path / "out/tenants/fraud").exists()
     assert (tmp_path / "out/tenants/research").is_dir()
 

@@ -151,7 +151,7 @@ def test_an_unknown_namespace_is_answered_with_those_that_there_are(fraud: Tenan
 
 def test_a_sample_runs_where_the_quota_has_room(loaded: Loaded, fraud: Tenant) -> None:
     sample_pod: Any = sample("pod", loaded.environment, fraud, fraud.namespaces[0], {"a100": 16})
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     quota_key = ("ResourceQuota", "tenant")
     isolation_resources = plan.tenant("fraud").namespaces[0].isolation
     (quota,) = [o for o in isolation_resources if (o["kind"], o["metadata"]["name"]) == quota_key]

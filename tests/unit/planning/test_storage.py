@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> SpecFolder:
 
 def planned(folder: SpecFolder) -> Plan:
     loaded = folder.load()
-    return make_plan(loaded.environment, loaded.tenants)
+    return make_plan(loaded, loaded.day)
 
 
 def test_there_is_one_where_the_driver_is_ours(environment: Environment) -> None:
@@ -108,7 +108,7 @@ def test_the_driver_tags_every_volume_with_its_environment(environment: Environm
 def test_another_key_or_tag_is_a_new_class_which_protection_would_refuse() -> None:
     """Its parameters cannot be changed, so that the engine replaces it."""
     loaded = load(Path(__file__).parents[3] / "stacks" / "bank")
-    registered = register(make_plan(loaded.environment, loaded.tenants), StackScope.PLATFORM).kubernetes()
+    registered = register(make_plan(loaded, loaded.day), StackScope.PLATFORM).kubernetes()
     protected = {request.type.rpartition(":")[2]: request.protect for request in registered.values()}
     assert protected.pop("StorageClass") is False
     assert protected["ValidatingAdmissionPolicy"] is True

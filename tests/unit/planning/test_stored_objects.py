@@ -58,7 +58,7 @@ def test_ended_pods_are_counted(plan: Plan, spec: SpecFolder) -> None:
     assert (hard(plan, "fraud--train")["pods"], hard(plan, "fraud--train")["count/pods"]) == ("50", "250")
     spec.edit(FRAUD, "quota: {cpu: 16, pods: 20}", "quota: {cpu: 16, pods: 20, ended-pods: 7}")
     loaded = spec.load()
-    assert hard(make_plan(loaded.environment, loaded.tenants), "fraud--serve")["count/pods"] == "27"
+    assert hard(make_plan(loaded, loaded.day), "fraud--serve")["count/pods"] == "27"
 
 
 def test_more_ended_pods_than_the_tier_has_are_refused(spec: SpecFolder) -> None:
@@ -122,7 +122,7 @@ def test_kueues_memory_takes_all_work_that_quotas_allow(plan: Plan, loaded: Load
 def test_more_jobs_are_more_memory(plan: Plan, spec: SpecFolder) -> None:
     spec.edit(ENV, "pods: 100,", "pods: 100, jobs: 2000, ended-pods: 100,")
     loaded = spec.load()
-    assert memory(make_plan(loaded.environment, loaded.tenants)) > memory(plan)
+    assert memory(make_plan(loaded, loaded.day)) > memory(plan)
 
 
 def test_an_overcommitment_never_takes_what_the_largest_tenant_needs(spec: SpecFolder) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from bench.generate import generate
+from tenancy import planning
 from tenancy.catalog import vocabulary as words
-from tenancy.planning import make_plan
 from tenancy.planning.aws.addons import AddOn
 from tenancy.planning.common import pools as plan_pools
 from tenancy.planning.common.charts import HelmChart
@@ -52,7 +52,7 @@ Facts = dict[str, Any]
 def facts(environment: Environment, tenants: Sequence[Tenant]) -> Facts:
     """The whole plan, the lab's nodes and every tenant's samples. Lists are values; what has a name is found by it."""
     # What tenants have in the queues is in the queues themselves.
-    plan = replace(make_plan(environment, tenants), shares={})
+    plan = replace(planning.plan(environment, tenants), shares={})
     samples = {
         f"{tenant.namespace_name(part)}/{flavor}": sample("pod", environment, tenant, part, {flavor: 1})
         for tenant in tenants
@@ -376,7 +376,7 @@ def lacking(environment: Environment, tenants: Sequence[Tenant]) -> set[str]:
     """Places of daemonsets that some taint keeps off a node, as `chart path key`."""
     taints = taints_on_nodes(environment, tenants)
     missing = set()
-    for part in parts(make_plan(environment, tenants)):
+    for part in parts(planning.plan(environment, tenants)):
         values = part.values if isinstance(part, HelmChart) else part.configuration
         for path in DAEMONSETS.get(part.name, ()):
             tolerations_value = functools.reduce(lambda values_part, key: values_part[key], path.split("."), values)
@@ -414,14 +414,14 @@ def test_every_daemonset_tolerates_a_taint_of_a_new_kind(case: Case, embargo: Ca
 
 
 def test_every_chart_and_add_on_is_judged_or_has_no_daemonset(case: Case) -> None:
-    names = {part.name for part in parts(make_plan(*case))}
+    names = {part.name for part in parts(planning.plan(*case))}
     assert names <= {*DAEMONSETS, *TOLERATE_ALL, *CONTROLLERS_ONLY}
     expected_names = {"gpu-operator", "eks-node-monitoring-agent", "aws-ebs-csi-driver", *TOLERATE_ALL}
     assert expected_names <= names, "on every cluster with machines"
 
 
 def test_the_charts_that_only_some_clusters_have_are_among_the_judged(tmp_path: Path) -> None:
-    names = {name: {part.name for part in parts(make_plan(*make(tmp_path / name)))} for name, make in CASES.items()}
+    names = {name: {part.name for part in parts(planning.plan(*make(tmp_path / name)))} for name, make in CASES.items()}
     assert "aws-efa-k8s-device-plugin" in names["bank"]
     assert "cilium" in names["bank"]
     assert "dra-driver-nvidia-gpu" in names["by-claim"]
@@ -450,7 +450,7 @@ def test_a_lab_and_aws_give_a_node_the_same_taints(case: Case) -> None:
     effects = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute"}
     starting = {taint["key"] for taint in startup_taints(environment)}
     assert bool(starting) == (environment.cluster.cni is Cni.CILIUM)
-    cluster = make_plan(environment, tenants).cluster
+    cluster = planning.plan(environment, tenants).cluster
     assert cluster
     for group in (group for group in cluster.groups if group.pool):
         real = [{**t, "effect": effects[t["effect"]]} for t in group.taints if t["key"] not in starting]

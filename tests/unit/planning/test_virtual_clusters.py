@@ -37,7 +37,7 @@ def loaded_virtual(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
 
 @pytest.fixture(scope="module")
 def virtual_plan(loaded_virtual: Loaded) -> Plan:
-    return make_plan(loaded_virtual.environment, loaded_virtual.tenants)
+    return make_plan(loaded_virtual, loaded_virtual.day)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_it_comes_from_the_mirror_where_there_is_one(folder: SpecFolder) -> None
         ENV, "  namespaces: [monitoring]\n", "  namespaces: [monitoring]\n  chart-mirror: oci://bank.example/x\n"
     )
     loaded = folder.load()
-    chart = make_plan(loaded.environment, loaded.tenants).tenant("fraud").namespaces[0].chart
+    chart = make_plan(loaded, loaded.day).tenant("fraud").namespaces[0].chart
     assert chart
     assert chart.repository == "oci://bank.example/x"
 
@@ -90,7 +90,7 @@ def test_it_is_written_beside_what_is_rendered(virtual_plan: Plan) -> None:
 def test_a_tenant_that_is_removed_has_none(folder: SpecFolder) -> None:
     folder.add(FRAUD, "offboarding: remove\n")
     loaded = folder.load()
-    assert make_plan(loaded.environment, loaded.tenants).tenant("fraud").namespaces == ()
+    assert make_plan(loaded, loaded.day).tenant("fraud").namespaces == ()
 
 
 # Values
@@ -129,7 +129,7 @@ def test_a_registry_on_a_port_stays_whole(folder: SpecFolder) -> None:
     folder.edit(ENV, "registries: [", "registries: [bank.example:5000/x/, ")
     folder.edit(ENV, f"syncer: {SHARED_REGISTRY}/", "syncer: bank.example:5000/x/")
     loaded = folder.load()
-    chart = make_plan(loaded.environment, loaded.tenants).tenant("fraud").namespaces[0].chart
+    chart = make_plan(loaded, loaded.day).tenant("fraud").namespaces[0].chart
     assert chart
     assert chart.values["controlPlane"]["statefulSet"]["image"] == {
         "registry": "bank.example:5000",
@@ -175,7 +175,7 @@ def test_without_a_queue_it_asks_for_none(folder: SpecFolder) -> None:
     folder.edit(ENV, "buckets:", "queues: {scheduler: none}\nbuckets:")
     folder.edit(FRAUD, ", sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16", "")
     loaded = folder.load()
-    chart = make_plan(loaded.environment, loaded.tenants).tenant("fraud").namespaces[0].chart
+    chart = make_plan(loaded, loaded.day).tenant("fraud").namespaces[0].chart
     assert chart
     assert "queue-name" not in yaml.safe_dump(chart.values)
 
@@ -186,7 +186,7 @@ def test_pods_keep_the_grants_of_their_part(values: dict[str, Any], folder: Spec
     start, end = storage.index("storage:"), storage.index("egress:")
     folder.write(FRAUD, storage[:start] + storage[end:])
     loaded = folder.load()
-    chart = make_plan(loaded.environment, loaded.tenants).tenant("fraud").namespaces[0].chart
+    chart = make_plan(loaded, loaded.day).tenant("fraud").namespaces[0].chart
     assert chart
     assert chart.values["controlPlane"]["advanced"]["workloadServiceAccount"]["name"] == "default"
 
@@ -194,7 +194,7 @@ def test_pods_keep_the_grants_of_their_part(values: dict[str, Any], folder: Spec
 def test_people_sign_in_as_the_file_says(folder: SpecFolder) -> None:
     folder.edit(ENV, "  resolver:", '  oidc: ["--oidc-issuer-url=https://id.bank.example"]\n  resolver:')
     loaded = folder.load()
-    chart = make_plan(loaded.environment, loaded.tenants).tenant("fraud").namespaces[0].chart
+    chart = make_plan(loaded, loaded.day).tenant("fraud").namespaces[0].chart
     assert chart
     server = chart.values["controlPlane"]["distro"]["k8s"]["apiServer"]
     assert server == {"extraArgs": ["--oidc-issuer-url=https://id.bank.example"]}
@@ -203,7 +203,7 @@ def test_people_sign_in_as_the_file_says(folder: SpecFolder) -> None:
 def test_it_runs_on_a_pool_of_the_tenants_alone(folder: SpecFolder) -> None:
     folder.edit(ENV, "pools:\n", "pools:\n  own: {instance: m7i.4xlarge, nodes: 1, tenants: [fraud]}\n")
     loaded = folder.load()
-    chart = make_plan(loaded.environment, loaded.tenants).tenant("fraud").namespaces[0].chart
+    chart = make_plan(loaded, loaded.day).tenant("fraud").namespaces[0].chart
     assert chart
     (toleration,) = chart.values["controlPlane"]["statefulSet"]["scheduling"]["tolerations"]
     assert (toleration["key"], toleration["value"], toleration["operator"]) == (words.POOL, "own", "Equal")
@@ -288,7 +288,7 @@ def test_attacks_have_no_persona_there_that_makes_anything(loaded_virtual: Loade
 
 
 def test_the_review_shows_readers(loaded_virtual: Loaded) -> None:
-    entries = review(loaded_virtual.environment, loaded_virtual.tenants)
+    entries = review(loaded_virtual.environment, loaded_virtual.tenants, make_plan(loaded_virtual, loaded_virtual.day))
     assert {entry.role for entry in entries if entry.subject == "fraud-engineers"} == {"viewer"}
     syncers = [entry for entry in entries if entry.role == "virtual-cluster"]
     assert [(entry.subject, entry.applies_to, entry.field) for entry in syncers] == [

@@ -74,7 +74,7 @@ Object = dict[str, Any]
 @pytest.fixture(scope="module")
 def local() -> Plan:
     loaded = load(ROOT / "stacks" / "local")
-    return make_plan(loaded.environment, loaded.tenants)
+    return make_plan(loaded, loaded.day)
 
 
 def findings(items: tuple[Object, ...] | list[Object]) -> list[Finding]:
@@ -110,7 +110,7 @@ def test_the_products_own_plan_breaks_no_rule(local: Plan) -> None:
 
 def test_the_products_own_policies_of_ciliums_break_no_rule() -> None:
     bank = load(ROOT / "stacks" / "bank")
-    planned_objects = list(make_plan(bank.environment, bank.tenants).objects())
+    planned_objects = list(make_plan(bank, bank.day).objects())
     assert sum(item["kind"].startswith("Cilium") for item in planned_objects) > 30
     assert [finding for finding in findings(planned_objects) if finding.rule.startswith("net-")] == []
 
@@ -415,7 +415,7 @@ def test_two_groups_that_are_not_known_are_not_taken_for_one(pack: ModuleType) -
 def machines() -> list[Object]:
     """Objects that the bank's environment installs to make nodes, without AWS' own half."""
     loaded = load(ROOT / "stacks" / "bank")
-    services = make_plan(loaded.environment, loaded.tenants).platform.services
+    services = make_plan(loaded, loaded.day).platform.services
     assert services
     registered_machines = [
         {**release(chart.name, chart.values), "chart": chart.chart, "values": chart.values} for chart in services.charts
@@ -737,7 +737,7 @@ def test_the_account_of_a_roles_own_provider_is_its_own(pack: ModuleType) -> Non
 def test_what_the_product_permits_breaks_no_rule() -> None:
     """Documents of the bank's roles, as the engine sends them, those of tenants with the tenant's tag."""
     loaded = load(ROOT / "stacks" / "bank")
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     assert plan.cluster
     assert plan.platform.data
     assert plan.platform.data.boundary

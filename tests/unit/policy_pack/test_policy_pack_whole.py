@@ -136,12 +136,12 @@ def test_a_key_that_the_program_makes_is_one_and_days_that_are_not_known_are_tol
 @pytest.mark.parametrize("name", ["local", "bank"])
 def test_the_products_own_environments_are_passed_in_silence(pack: ModuleType, name: str) -> None:
     loaded = load(ROOT / "stacks" / name)
-    assert not any(judged(pack, list(make_plan(loaded.environment, loaded.tenants).objects())).values())
+    assert not any(judged(pack, list(make_plan(loaded, loaded.day).objects())).values())
 
 
 def test_a_platform_without_tenants_is_no_tenants_program(pack: ModuleType) -> None:
     loaded = load(ROOT / "stacks" / "local")
-    objects = make_plan(loaded.environment, loaded.tenants).objects()
+    objects = make_plan(loaded, loaded.day).objects()
     alone = [item for item in objects if words.TENANT not in item["metadata"]["labels"]]
     assert len(alone) > 20
     assert not any(judged(pack, alone).values())

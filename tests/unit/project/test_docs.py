@@ -13,7 +13,7 @@ from pulumi.runtime.mocks import set_mocks
 from pulumi.runtime.stack import run_pulumi_func
 
 from scripts.reference import MARKER
-from tenancy.planning import make_plan
+from tenancy import planning
 from tenancy.spec.fields.tenant import Tenant
 from tenancy.spec.loader import load
 from tests.conftest import every, forget_programs
@@ -89,7 +89,7 @@ def test_the_readmes_tenant_becomes_the_kinds_of_its_table() -> None:
     text = next(block for block in code_blocks(README, "yaml") if block.startswith("tenant:"))
     tenant = Tenant.model_validate(yaml.safe_load(text))
     others = [neighbour for neighbour in local.tenants if neighbour.tenant != tenant.tenant]
-    planned = make_plan(local.environment, [tenant, *others])
+    planned = planning.plan(local.environment, [tenant, *others])
     objects: list[dict[str, Any]] = [
         item for plan in planned.tenants if plan.name == tenant.tenant for item in plan.objects()
     ]

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -145,7 +146,7 @@ def test_a_page_is_light_or_dark_as_the_reader_is_and_can_be_printed(plain: Page
 
 
 def test_the_same_files_in_any_order_make_the_same_page(bank: Loaded, pages_with_results: Pages) -> None:
-    turned = Loaded(bank.environment, bank.tenants[::-1], bank.folder)
+    turned = replace(bank, tenants=bank.tenants[::-1])
     again = Pages(turned, pages_with_results.timeline, pages_with_results.chargeback_summary)
     assert again.environment() == pages_with_results.environment()
     assert again.tenant("fraud") == pages_with_results.tenant("fraud")
@@ -255,7 +256,7 @@ def test_names_in_a_result_are_text_and_no_markup(bank: Loaded, tmp_path: Path) 
 
 
 def test_one_tenant_has_no_other_to_be_kept_apart_from(loaded: Loaded) -> None:
-    pages = Pages(Loaded(loaded.environment, loaded.tenants[:1], loaded.folder))
+    pages = Pages(replace(loaded, tenants=loaded.tenants[:1]))
     assert "The environment has one tenant only." in pages.environment()
     assert "The environment has one tenant only." in pages.tenant("fraud")
 

@@ -41,7 +41,7 @@ def bank() -> Loaded:
 
 @pytest.fixture(scope="module")
 def planes(bank: Loaded) -> dict[str, Plane]:
-    return planes_of(bank, make_plan(bank.environment, bank.tenants))
+    return planes_of(bank, make_plan(bank, bank.day))
 
 
 def planes_of(loaded: Loaded, plan: Plan) -> dict[str, Plane]:
@@ -163,7 +163,7 @@ def test_what_one_may_borrow_is_what_the_other_lends(spec: SpecFolder) -> None:
     spec.edit("environment.yaml", "research: {}", "research: {sharing: lend-and-borrow}")
     spec.edit("tenants/research.yaml", "a100: {guaranteed: 8}", "a100: {guaranteed: 8, sharing: lend, lend-up-to: 5}")
     loaded = spec.load()
-    queue_cells = planes_of(loaded, make_plan(loaded.environment, loaded.tenants))["queues"].cells
+    queue_cells = planes_of(loaded, make_plan(loaded, loaded.day))["queues"].cells
     assert (queue_cells[FRAUD_OF_RESEARCH].kind, queue_cells[FRAUD_OF_RESEARCH].word) == (CellKind.GRANTED, "≤ 5")
     assert queue_cells[RESEARCH_OF_FRAUD].kind is CellKind.CLOSED, "research borrows nothing"
 
@@ -171,7 +171,7 @@ def test_what_one_may_borrow_is_what_the_other_lends(spec: SpecFolder) -> None:
 def test_departments_that_share_nothing_lend_nothing(spec: SpecFolder) -> None:
     spec.edit("tenants/research.yaml", "a100: {guaranteed: 8}", "a100: {guaranteed: 8, sharing: lend, lend-up-to: 5}")
     loaded = spec.load()
-    queue_cells = planes_of(loaded, make_plan(loaded.environment, loaded.tenants))["queues"].cells
+    queue_cells = planes_of(loaded, make_plan(loaded, loaded.day))["queues"].cells
     assert queue_cells[FRAUD_OF_RESEARCH].kind is CellKind.CLOSED
 
 
@@ -196,7 +196,7 @@ def aws(plan: Plan, name: str) -> TenantAwsPlan:
 
 
 def test_pods_that_become_the_others_role_are_open(bank: Loaded) -> None:
-    plan = make_plan(bank.environment, bank.tenants)
+    plan = make_plan(bank, bank.day)
     nlp_role = next(role for role in aws(plan, "nlp").roles if role.purpose == "train")
     fraud_aws = aws(plan, "fraud")
     leaked = dataclasses.replace(
@@ -214,7 +214,7 @@ def test_pods_that_become_the_others_role_are_open(bank: Loaded) -> None:
 
 
 def test_a_role_that_says_too_much_meets_the_isolation_of_the_bucket(bank: Loaded) -> None:
-    plan = make_plan(bank.environment, bank.tenants)
+    plan = make_plan(bank, bank.day)
     nlp_role = next(role for role in aws(plan, "nlp").roles if role.purpose == "train")
     fraud_aws = aws(plan, "fraud")
     wide = tuple(
@@ -230,7 +230,7 @@ def test_without_aws_and_queues_there_are_no_such_planes(spec: SpecFolder) -> No
     spec.edit("tenants/fraud.yaml", ", sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16", "")
     spec.add("environment.yaml", "queues: {scheduler: none}\n")
     loaded = spec.load()
-    assert list(planes_of(loaded, make_plan(loaded.environment, loaded.tenants))) == ["objects", "network", "nodes"]
+    assert list(planes_of(loaded, make_plan(loaded, loaded.day))) == ["objects", "network", "nodes"]
 
 
 # NetworkPolicies by themselves

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from tenancy import planning
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import collection
-from tenancy.planning import make_plan
 from tenancy.planning.guards import guards
 from tenancy.planning.guards.admission_policy import Guard
 from tenancy.rules.workloads import kinds_of, of_api, workload
@@ -81,7 +81,7 @@ def _place() -> AttackedNamespace:
 
 @cache
 def _space(name: str) -> Object:
-    items = make_plan(*world_of("every-kind")).objects()
+    items = planning.plan(*world_of("every-kind")).objects()
     return next(item for item in items if item["kind"] == "Namespace" and item["metadata"]["name"] == name)
 
 

@@ -124,7 +124,7 @@ def test_the_internet_needs_the_clusters_own_ranges_and_leaves_them_out(spec: Sp
     assert [(p.id, p.field) for p in spec.problems()] == [("net-05", "egress[0].internet")]
     spec.edit("environment.yaml", "  cni: vpc-cni\n", "  cni: vpc-cni\n  ranges: [10.64.0.0/16, 198.51.100.0/24]\n")
     loaded = spec.load()
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     (policy,) = [o for o in plan.tenants[0].namespaces[0].isolation if o["metadata"]["name"] == "egress"]
     (peer,) = policy["spec"]["egress"][0]["to"]
     assert peer["ipBlock"]["cidr"] == "0.0.0.0/0"

@@ -40,7 +40,7 @@ def loaded(request: pytest.FixtureRequest) -> Loaded:
 
 @pytest.fixture(scope="module")
 def plan(loaded: Loaded) -> Plan:
-    return make_plan(loaded.environment, loaded.tenants)
+    return make_plan(loaded, loaded.day)
 
 
 def is_kept(label: str) -> bool:

@@ -53,7 +53,7 @@ def items(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, A
     monkeypatch.setattr(components.Echo, "new_resource", resource)
     monkeypatch.setattr(components.Echo, "call", lambda mocks, call: answers(mocks, call))
     loaded = load(folder)
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     for scope in (StackScope.CLUSTER, StackScope.ALL):
         registered = register(plan, scope)
         for request in registered.requests.values():

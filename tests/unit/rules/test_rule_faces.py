@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from tenancy import planning
 from tenancy.check.everywhere import guard_rules
 from tenancy.check.judge import JUDGED, judge
 from tenancy.check.reader import FilePosition as Where
 from tenancy.check.reader import Manifests
 from tenancy.cli import main
 from tenancy.kube.objects import Object
-from tenancy.planning import make_plan
 from tenancy.planning.guards import guards
 from tenancy.rules import catalogue, faces, objects
 from tenancy.rules.catalogue import RULES
@@ -60,7 +60,7 @@ def _objects_and_attacks(name: str) -> tuple[tuple[Object, ...], tuple[Attack, .
         else tuple(attack for attack in _all_of(name) if attack not in _all_of("local"))
     )
     looked_up = {"Namespace", "ClusterQueue"}
-    items = make_plan(*world_of(name)).objects()
+    items = planning.plan(*world_of(name)).objects()
     return tuple(item for item in items if item["kind"] in looked_up), attacks
 
 

@@ -342,7 +342,7 @@ class Alive:
 
 
 def runner_with(loaded: Loaded, ended: list[str]) -> Runner:
-    runner = Runner(loaded, JOBS, None, make_plan(loaded.environment, loaded.tenants), HOUR)  # ty: ignore[invalid-argument-type]
+    runner = Runner(loaded, JOBS, None, make_plan(loaded, loaded.day), HOUR)  # ty: ignore[invalid-argument-type]
     runner.cluster = Alive(ended)  # ty: ignore[invalid-assignment]
     return runner
 

@@ -269,7 +269,7 @@ def log_line(what: str) -> bytes:
 
 
 def test_kueue_does_not_rest_between_moving_and_having_moved(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     runner = Runner(loaded, JOBS, None, plan, HOUR)  # ty: ignore[invalid-argument-type]
     now = 100.0
     monkeypatch.setattr("tenancy.simulation.runner.time.monotonic", lambda: now)
@@ -287,7 +287,7 @@ def test_kueue_does_not_rest_between_moving_and_having_moved(loaded: Loaded, mon
 
 
 def test_a_run_waits_for_kueues_last_word(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
-    runner = Runner(loaded, JOBS, None, make_plan(loaded.environment, loaded.tenants), HOUR)  # ty: ignore[invalid-argument-type]
+    runner = Runner(loaded, JOBS, None, make_plan(loaded, loaded.day), HOUR)  # ty: ignore[invalid-argument-type]
     monkeypatch.setattr("tenancy.simulation.runner.LAST_WORD_SECONDS", 0.05)
     monkeypatch.setattr(runner, "_settle", lambda: None)
     assert not runner._may_start_more(), "no workload is started"

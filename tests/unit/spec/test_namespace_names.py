@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tenancy import planning
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.planning import make_plan
@@ -43,7 +44,7 @@ def spaces_of(value: Any) -> set[str]:
 
 def test_a_pattern_names_every_namespace_and_an_own_name_wins(spec: SpecFolder) -> None:
     loaded = renamed(spec).load()
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     names = {space.name for tenant in plan.tenants for space in tenant.namespaces}
     assert names == {"ml-train", "fraud-serve", "research-main"}
 
@@ -51,7 +52,7 @@ def test_a_pattern_names_every_namespace_and_an_own_name_wins(spec: SpecFolder) 
 def test_no_object_of_the_plan_holds_a_name_of_the_default_form(spec: SpecFolder) -> None:
     def default_names(spec: SpecFolder) -> set[str]:
         loaded = spec.load()
-        objects: list[Object] = [*make_plan(loaded.environment, loaded.tenants).objects()]
+        objects: list[Object] = [*make_plan(loaded, loaded.day).objects()]
         return spaces_of(objects)
 
     assert default_names(spec), "with the default pattern there are such names"
@@ -60,7 +61,7 @@ def test_no_object_of_the_plan_holds_a_name_of_the_default_form(spec: SpecFolder
 
 def test_every_object_of_a_namespace_is_in_it_and_has_its_tenants_label(spec: SpecFolder) -> None:
     loaded = renamed(spec).load()
-    for tenant in make_plan(loaded.environment, loaded.tenants).tenants:
+    for tenant in make_plan(loaded, loaded.day).tenants:
         for space in tenant.namespaces:
             for item in (*space.isolation, *space.access):
                 assert item["metadata"]["namespace"] == space.name, item["kind"]
@@ -69,7 +70,7 @@ def test_every_object_of_a_namespace_is_in_it_and_has_its_tenants_label(spec: Sp
 
 def test_the_access_review_names_the_namespaces_of_the_cluster(spec: SpecFolder) -> None:
     loaded = renamed(spec).load()
-    entries = review(loaded.environment, loaded.tenants)
+    entries = review(loaded.environment, loaded.tenants, make_plan(loaded, loaded.day))
     leads = next(entry for entry in entries if entry.subject == "fraud-leads")
     assert leads.applies_to == ("ml-train",)
 
@@ -81,7 +82,7 @@ def test_specs_from_python_are_named_as_those_from_files(spec: SpecFolder) -> No
         for tenant in loaded.tenants
     ]
     assert validate(loaded.environment, raw) == []
-    assert make_plan(loaded.environment, raw) == make_plan(loaded.environment, loaded.tenants)
+    assert planning.plan(loaded.environment, raw) == make_plan(loaded, loaded.day)
 
 
 def test_the_trust_of_a_shared_role_names_the_namespaces_that_have_no_common_form(spec: SpecFolder) -> None:

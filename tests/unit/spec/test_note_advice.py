@@ -312,7 +312,7 @@ def notes_of(case: Case, loaded: Loaded) -> list[Problem]:
 
 
 def names(loaded: Loaded) -> set[tuple[str, str, str]]:
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     return {(item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]) for item in plan.objects()}
 
 

@@ -13,11 +13,11 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from tenancy import planning
 from tenancy.cli import main
 from tenancy.clock.decision import desired
 from tenancy.clock.page import page
 from tenancy.clock.usage import Usage
-from tenancy.planning import make_plan
 from tenancy.spec.loader import Loaded, load, spec_notes
 from tenancy.spec.reading.problems import Problem
 from tests.aws_cases import BUCKETS, ON_AWS
@@ -50,7 +50,7 @@ EXISTING = ON_AWS.replace("  cni: vpc-cni\n", "  cni: cilium\n  mode: existing\n
 def consequences(loaded: Loaded, out: Path) -> dict[str, str]:
     """All that the files of an environment decide, as text by its name."""
     environment, tenants = loaded.environment, loaded.tenants
-    plan = make_plan(environment, tenants)
+    plan = planning.plan(environment, tenants)
     names = [tenant.tenant for tenant in tenants]
     used = Usage(NOW, {name: {"a100-40gb": 10**12} for name in names}, {})
     texts = {

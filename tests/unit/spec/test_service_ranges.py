@@ -45,7 +45,7 @@ def test_s3s_ranges_of_the_region_are_opened_to_pods_with_an_identity(spec_with_
     loaded = spec_with_ranges.load()
     expected = ["198.51.100.0/24", "3.5.136.0/22", "52.219.44.0/22"]
     assert list(loaded.environment.aws.network.service_ranges) == expected
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     (policy,) = [o for o in plan.tenants[0].namespaces[0].isolation if o["metadata"]["name"] == "egress"]
     opened = [peer["ipBlock"]["cidr"] for rule in policy["spec"]["egress"] for peer in rule["to"]]
     assert set(expected) <= set(opened)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import ast
+import datetime as dt
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tenancy import planning
 from tenancy.planning import make_plan
 from tenancy.spec.checks import crossfile
-from tenancy.spec.checks import validator as validation
+from tenancy.spec.checks.validator import ValidSpec
 from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.pools import Purchase
 from tenancy.spec.fields.tenant import Tenant
 from tenancy.spec.inputs import validate
-from tenancy.spec.loader import Loaded, on_lab
+from tenancy.spec.loader import Loaded, load, on_lab
 from tenancy.spec.reading.problems import Problem, SpecError
 from tests.conftest import SpecFolder, every
 
@@ -53,7 +56,7 @@ def test_what_is_wrong_with_specs_of_a_program_is_a_problem_at_its_field(loaded:
     assert (problem.file, problem.line, problem.field) == ("tenant fraud", 0, field)
     assert str(problem).startswith(f"tenant fraud: {field}: given ")
     with pytest.raises(SpecError) as refused:
-        make_plan(loaded.environment, [wrong_tenant, research])
+        planning.plan(loaded.environment, [wrong_tenant, research])
     assert list(refused.value.problems) == problems
 
 
@@ -61,7 +64,7 @@ def test_the_plan_is_refused_once_with_all_problems(loaded: Loaded) -> None:
     fraud, research = loaded.tenants
     both = [remade(fraud, department="nosuch"), remade(research, tier="gold", department="other")]
     with pytest.raises(SpecError) as refused:
-        make_plan(loaded.environment, both)
+        planning.plan(loaded.environment, both)
     places = [(problem.file, problem.field) for problem in refused.value.problems]
     assert places == [("tenant fraud", "department"), ("tenant research", "department"), ("tenant research", "tier")]
 
@@ -69,7 +72,7 @@ def test_the_plan_is_refused_once_with_all_problems(loaded: Loaded) -> None:
 def test_specs_without_a_mistake_have_no_problem_and_a_plan(loaded: Loaded) -> None:
     twins = [remade(tenant) for tenant in loaded.tenants]
     assert validate(loaded.environment, twins) == []
-    assert [tenant.name for tenant in make_plan(loaded.environment, twins).tenants] == ["fraud", "research"]
+    assert [tenant.name for tenant in planning.plan(loaded.environment, twins).tenants] == ["fraud", "research"]
 
 
 def test_two_tenants_of_one_name_are_a_problem(loaded: Loaded) -> None:
@@ -104,9 +107,9 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     calls: list[int] = []
     judge = crossfile.check_with_environment
 
-    def counting(environment: Environment, tenants: Any, unread: Any = ()) -> Any:
+    def counting(environment: Environment, tenants: Any, *others: Any) -> Any:
         calls.append(len(tenants))
-        return judge(environment, tenants, unread)
+        return judge(environment, tenants, *others)
 
     monkeypatch.setattr(crossfile, "check_with_environment", counting)
     return calls
@@ -115,37 +118,41 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_what_was_loaded_is_judged_once(spec: SpecFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = _counted(monkeypatch)
     loaded = spec.load()
-    for tenants in (loaded.tenants, loaded.tenants[::-1]):
-        make_plan(loaded.environment, tenants)
-    played = on_lab(loaded)
-    make_plan(played.environment, played.tenants)
+    for valid_spec in (loaded, replace(loaded, tenants=loaded.tenants[::-1]), on_lab(loaded)):
+        planning.plan(valid_spec)
     assert calls == [2]
 
 
-@pytest.mark.parametrize("change", ["environment", "tenant", "fewer"])
-def test_what_was_changed_after_it_was_loaded_is_judged_again(
-    spec: SpecFolder, monkeypatch: pytest.MonkeyPatch, change: str
-) -> None:
-    loaded = spec.load()
+def test_a_folder_is_judged_once_for_its_plan(spec: SpecFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = _counted(monkeypatch)
+    planning.plan(spec.path)
+    assert calls == [2]
+
+
+def test_a_plan_depends_on_the_day_that_it_is_asked_for() -> None:
+    bank = load(ROOT / "stacks" / "bank")
+    starts, ends = bank.day + dt.timedelta(days=10), bank.day + dt.timedelta(days=30)
+    block = Purchase(capacity_block="cr-0123abcd", starts=starts, ends=ends)
+    name = next(name for name, pool in bank.environment.pools.items() if pool.nodes.min and pool.machine.gpus)
+    pool = bank.environment.pools[name].model_copy(update={"purchase": block})
+    environment = bank.environment.model_copy(update={"pools": {**bank.environment.pools, name: pool}})
+
+    def started(days: int) -> int:
+        cluster = make_plan(ValidSpec(environment, bank.tenants), bank.day + dt.timedelta(days=days)).cluster
+        assert cluster is not None
+        return next(group.started for group in cluster.groups if group.pool == name)
+
+    assert [started(days) for days in (9, 10)] == [0, pool.nodes.min]
+
+
+def test_an_entry_is_judged_on_the_day_that_is_given(loaded: Loaded) -> None:
+    last = loaded.day + dt.timedelta(days=1000)
+    waiver = {"rule": "ns-03", "object": "train", "reason": "a reason that an auditor reads", "owner": "a@bank.example"}
     fraud, research = loaded.tenants
-    environment = loaded.environment.model_copy() if change == "environment" else loaded.environment
-    with_or_without = [research] if change == "fewer" else [fraud.model_copy(), research]
-    make_plan(environment, loaded.tenants if change == "environment" else with_or_without)
-    assert calls == [2 if change != "fewer" else 1]
+    waived = remade(fraud, exceptions=[{**waiver, "until": last}])
 
+    def faults(days: int) -> set[str]:
+        problems = validate(loaded.environment, [waived, research], day=last + dt.timedelta(days=days))
+        return {problem.id for problem in problems}
 
-def test_the_lab_plays_no_environment_that_is_wrong(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tenancy.spec.checks.stored_objects.STORE_BYTES", 2**20)
-    with pytest.raises(SpecError, match="object-overcommit"):
-        on_lab(Loaded(loaded.environment, loaded.tenants[:1], loaded.folder))
-
-
-def test_only_the_loader_vouches_for_specs() -> None:
-    callers = {
-        str(path.relative_to(ROOT))
-        for path in (ROOT / "tenancy").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.Name) and node.id == validation.mark_valid.__name__
-    }
-    assert callers == {"tenancy/spec/loader.py", "tenancy/spec/checks/validator.py"}
+    assert [("exc-01" in faults(days)) for days in (-367, -366, 0, 1)] == [True, False, False, True]

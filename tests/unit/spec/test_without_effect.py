@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from tenancy import planning
 from tenancy.cli import main
 from tenancy.planning import make_plan
 from tenancy.spec.loader import load, on_lab, spec_notes
@@ -75,7 +76,7 @@ def test_what_is_named_makes_no_object_of_its_own(spec: SpecFolder, file: str, t
 
     def objects() -> list[Any]:
         loaded = spec.load()
-        plan = make_plan(loaded.environment, loaded.tenants)
+        plan = make_plan(loaded, loaded.day)
         assert not any(tenant.aws for tenant in plan.tenants)
         return [item for item in plan.objects() if item["kind"] != "RoleBinding"]
 
@@ -122,8 +123,8 @@ def test_a_run_on_the_lab_says_what_of_the_bank_it_does_not_have() -> None:
 
 def test_every_policy_that_the_lab_drops_is_behind_a_note() -> None:
     bank = load(BANK)
-    planned_kinds = {item["kind"] for item in make_plan(bank.environment, bank.tenants).objects()}
-    played = {item["kind"] for item in make_plan(on_lab(bank).environment, bank.tenants).objects()}
+    planned_kinds = {item["kind"] for item in make_plan(bank, bank.day).objects()}
+    played = {item["kind"] for item in planning.plan(on_lab(bank).environment, bank.tenants).objects()}
     assert {kind for kind in planned_kinds - played if kind.startswith("Cilium")}
     assert "cluster.cni" in {note.field for note in spec_notes(on_lab(bank))}
 

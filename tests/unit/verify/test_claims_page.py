@@ -159,11 +159,11 @@ def test_every_check_that_needs_hardware_is_in_the_script() -> None:
 
 
 def test_every_control_of_the_plan_is_in_the_table(loaded: Loaded) -> None:
-    kinds = {item["kind"] for item in make_plan(loaded.environment, loaded.tenants).objects()}
+    kinds = {item["kind"] for item in make_plan(loaded, loaded.day).objects()}
     assert kinds - {*CONTROLS, *OTHER_OBJECTS} == set(), "is it a control, or what holds it?"
     policies = {
         (item["metadata"]["name"], validation["message"].partition(":")[0])
-        for item in make_plan(loaded.environment, loaded.tenants).objects()
+        for item in make_plan(loaded, loaded.day).objects()
         if item["kind"] == "ValidatingAdmissionPolicy"
         for validation in item["spec"]["validations"]
     }

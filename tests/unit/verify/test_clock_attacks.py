@@ -45,7 +45,7 @@ def test_each_twin_is_the_platforms_or_differs_in_the_queue(both: tuple[Loaded, 
 
 def test_every_object_of_the_plan_that_the_clock_writes_is_attacked(both: tuple[Loaded, Loaded]) -> None:
     _, loaded = both
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     reserve = {o["kind"] for o in plan.objects() if o["metadata"]["name"] == "tenancy-reserve"}
     assert reserve == {"ClusterQueue", "LocalQueue"}
     paths = {a.request.path for id, a in attacks(loaded).items() if id.startswith("rbac-clock-")}

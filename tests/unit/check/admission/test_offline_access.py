@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tenancy import planning
 from tenancy.check.admission import bootstrap
 from tenancy.check.admission.access import Attributes, Authorizer, authenticated
 from tenancy.check.admission.cluster import ClusterObjects
@@ -17,7 +18,6 @@ from tenancy.check.admission.requests import AdmissionRequest, Identity, Operati
 from tenancy.cluster import denial
 from tenancy.kube import deniers
 from tenancy.kube.objects import Object
-from tenancy.planning import make_plan
 from tenancy.verify.attacks import Attack, Request, Scene, all_attacks
 from tests.attack_worlds import WORLDS, world_of
 from tests.request_paths import attributes
@@ -32,7 +32,7 @@ FURTHER_VERBS = ("impersonate", "bind", "escalate", "approve", "sign", "use", "a
 @cache
 def world(name: str) -> tuple[ClusterObjects, str]:
     environment, tenants = world_of(name)
-    plan = make_plan(environment, tenants)
+    plan = planning.plan(environment, tenants)
     minor = tuple(map(int, environment.cluster.kubernetes.split(".")))
     platform = bootstrap.platform_binding(plan.admission.group)
     return ClusterObjects([*bootstrap.objects((minor[0], minor[1])), platform, *plan.objects()]), plan.admission.group

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tenancy import planning
 from tenancy.check.admission import bootstrap
 from tenancy.check.admission.access import authenticated
 from tenancy.check.admission.requests import Identity, creation
@@ -18,7 +19,6 @@ from tenancy.cluster import denial
 from tenancy.kube import deniers
 from tenancy.kube.deniers import API_VALIDATION, KUEUE
 from tenancy.kube.objects import Object
-from tenancy.planning import make_plan
 from tenancy.rules.attacks import put
 from tenancy.verify.attacks import Scene
 from tests.attack_worlds import world_of
@@ -30,7 +30,7 @@ SPACE = "fraud--train"
 @cache
 def server() -> OfflineApiServer:
     environment, tenants = world_of("local")
-    return OfflineApiServer.of_environment(make_plan(environment, tenants), environment.cluster.kubernetes)
+    return OfflineApiServer.of_environment(planning.plan(environment, tenants), environment.cluster.kubernetes)
 
 
 @cache
@@ -42,7 +42,7 @@ def pod() -> Object:
 
 
 def verdict(item: Object, *, platform: bool = False) -> Verdict:
-    group = make_plan(*world_of("local")).admission.group if platform else "fraud-engineers"
+    group = planning.plan(*world_of("local")).admission.group if platform else "fraud-engineers"
     return server().verdict(creation(item, SPACE, authenticated(Identity("someone", (group,)))))
 
 
@@ -193,7 +193,7 @@ def test_kueue_refuses_its_own_annotations_in_a_wrong_form(bad: Object, good: Ob
 
 
 def test_kueue_says_nothing_of_namespaces_of_no_tenant() -> None:
-    group = make_plan(*world_of("local")).admission.group
+    group = planning.plan(*world_of("local")).admission.group
     who = authenticated(Identity("someone", (group,)))
     item = _annotated("Job", job_min_parallelism="x")
     assert KUEUE not in {denial.component for denial in server().verdict(creation(item, "default", who)).denials}

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from tenancy import planning
 from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.check.admission.queue import QueueAdmission
 from tenancy.kube.objects import Object
-from tenancy.planning import make_plan
 from tests.attack_worlds import world_of
 
 SPACE = "fraud--train"
@@ -19,7 +19,7 @@ GPU = "nvidia.com/gpu"
 
 @cache
 def _objects() -> tuple[Object, ...]:
-    return tuple(make_plan(*world_of("local")).objects())
+    return tuple(planning.plan(*world_of("local")).objects())
 
 
 def _causes(item: Object, *, namespace: str = SPACE, objects: tuple[Object, ...] | None = None) -> list[str]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from tenancy import planning
 from tenancy.catalog import vocabulary as words
-from tenancy.planning import make_plan
 from tenancy.planning.aws import iam_roles, tenant_plan
 from tenancy.planning.aws.documents import Document
 from tenancy.planning.aws.platform_plan import data_plan
@@ -117,7 +117,7 @@ def accounts(plan: Plan) -> dict[str, Any]:
 
 
 def test_the_service_account_is_there_and_brings_no_token_of_the_api_server(on_aws: MakeEnvironment) -> None:
-    accounts_by_name = accounts(make_plan(on_aws(), [tenant()]))
+    accounts_by_name = accounts(planning.plan(on_aws(), [tenant()]))
     assert list(accounts_by_name) == ["fraud--train/workload", "fraud--serve/scorer"]
     assert every(account["automountServiceAccountToken"] is False for account in accounts_by_name.values())
     assert every("annotations" not in account["metadata"] for account in accounts_by_name.values())
@@ -136,12 +136,12 @@ def test_with_irsa_a_token_is_trusted_word_for_word(on_aws: MakeEnvironment) -> 
         }
     }
     assert plan.associations == ()
-    account = accounts(make_plan(environment, [tenant()]))["fraud--serve/scorer"]
+    account = accounts(planning.plan(environment, [tenant()]))["fraud--serve/scorer"]
     assert account["metadata"]["annotations"] == {"eks.amazonaws.com/role-arn": plan.roles[1].arn}
 
 
 def test_every_role_has_the_boundary_and_lies_in_the_tenants_path(on_aws: MakeEnvironment) -> None:
-    plan = make_plan(on_aws(), [tenant(ci={"github": "bank/x", "branch": "main"})])
+    plan = planning.plan(on_aws(), [tenant(ci={"github": "bank/x", "branch": "main"})])
     aws, data = plan.tenant("fraud").aws, plan.platform.data
     assert aws
     assert data
@@ -412,7 +412,7 @@ def test_a_pipeline_reaches_images_and_the_cluster_and_no_data(on_aws: MakeEnvir
 
 def test_a_pipeline_is_in_its_tenants_group_and_holds_its_role_where_it_is_said(on_aws: MakeEnvironment) -> None:
     fraud = tenant(ci={"github": "bank/fraud", "branch": "main", "role": "operator", "namespaces": ["serve"]})
-    plan = make_plan(on_aws(), [fraud])
+    plan = planning.plan(on_aws(), [fraud])
     aws = plan.tenant("fraud").aws
     assert aws
     (entry,) = aws.access_entries
@@ -457,7 +457,7 @@ def test_everything_carries_the_tenants_cost_vocabulary(on_aws: MakeEnvironment)
 
 
 def test_tags_say_what_the_namespaces_labels_say(on_aws: MakeEnvironment) -> None:
-    plan = make_plan(on_aws(), [tenant()])
+    plan = planning.plan(on_aws(), [tenant()])
     aws = plan.tenant("fraud").aws
     assert aws
     labels = {space.name: space.namespace["metadata"]["labels"] for space in plan.tenant("fraud").namespaces}

@@ -72,8 +72,8 @@ def test_nothing_of_metrics_is_made_without_a_collector(plan: Plan) -> None:
 
 def test_the_lab_makes_no_objects_of_an_operator_that_it_does_not_have(watched: Loaded) -> None:
     played = on_lab(watched)
-    assert make_plan(watched.environment, watched.tenants).platform.metrics
-    assert make_plan(played.environment, played.tenants).platform.metrics == ()
+    assert make_plan(watched, watched.day).platform.metrics
+    assert make_plan(played, played.day).platform.metrics == ()
 
 
 def test_the_rules_that_an_operator_loads_are_the_tested_ones(watched: Loaded) -> None:
@@ -200,7 +200,7 @@ def test_every_persona_asks_for_its_series_by_get_and_none_by_what_has_a_body(wa
 
 
 def test_the_engine_is_told_of_each_object_under_one_component(watched: Loaded) -> None:
-    plan = make_plan(watched.environment, watched.tenants)
+    plan = make_plan(watched, watched.day)
     registered = register(plan)
     (component,) = registered.of("MetricsCollection")
     children = [request for request in registered.requests.values() if request.parent == component]
@@ -220,7 +220,7 @@ def bank() -> Loaded:
 
 @pytest.fixture(scope="module")
 def brought(bank: Loaded) -> Plan:
-    return make_plan(bank.environment, bank.tenants)
+    return make_plan(bank, bank.day)
 
 
 @pytest.fixture(scope="module")
@@ -493,7 +493,7 @@ def test_a_cost_tool_gets_values_that_its_chart_has(spec: SpecFolder, tool: str)
     values = exporter_values(priced(loaded.environment, "2.50"))
     assert set(values) == {"kube-prometheus-stack", chart}
     assert set(_paths(values[chart])) == set(COST_KEYS[tool].split())
-    rendered = dict(reference_files(make_plan(loaded.environment, loaded.tenants)))
+    rendered = dict(reference_files(make_plan(loaded, loaded.day)))
     assert f"charts/values-{chart}.yaml" in rendered
 
 

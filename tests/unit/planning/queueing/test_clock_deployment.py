@@ -107,7 +107,7 @@ def test_its_files_make_the_same_plan(stack: str, spec: SpecFolder, tmp_path: Pa
     files = clock_volume(objects, tmp_path / "mounted").path
     mounted = load(files)
     assert mounted.environment == loaded.environment
-    plans = [make_plan(read_files.environment, read_files.tenants) for read_files in (loaded, mounted)]
+    plans = [make_plan(read_files, read_files.day) for read_files in (loaded, mounted)]
     assert list(plans[0].objects()) == list(plans[1].objects())
     kubeconfig = yaml.safe_load((files / "kubeconfig").read_text("utf-8"))
     assert kubeconfig["current-context"] == loaded.environment.cluster.context

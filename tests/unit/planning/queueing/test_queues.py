@@ -14,6 +14,7 @@ from typing import Any
 import judges
 import pytest
 
+from tenancy import planning
 from tenancy.catalog import boards
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.controllers import QUEUE as LABEL
@@ -40,7 +41,7 @@ from tenancy.planning.queueing.queue_names import (
 )
 from tenancy.planning.queueing.queues import machine_resources
 from tenancy.planning.queueing.quota_shares import BOARD, board_units, quota_ceiling, shares, supply
-from tenancy.spec.fields import pools as spec_pools
+from tenancy.spec import loader
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.tenant import Tenant
 from tenancy.spec.loader import Loaded, load
@@ -57,7 +58,7 @@ EFA = "{instance: p4d.24xlarge, nodes: 2, efa: on, zones: [eu-central-1a], tenan
 
 def plan_of(spec: SpecFolder) -> Plan:
     loaded = spec.load()
-    return make_plan(loaded.environment, loaded.tenants)
+    return make_plan(loaded, loaded.day)
 
 
 def queues(plan: Plan) -> Iterator[Object]:
@@ -190,7 +191,7 @@ def test_queues_are_made_after_what_they_stand_on(plan: Plan) -> None:
 @pytest.mark.parametrize("stack", ["bank", "local"])
 def test_kueue_refuses_no_object_of_an_example(stack: str) -> None:
     loaded = load(STACKS / stack)
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded, loaded.day)
     objects = [*queues(plan), *(o for t in plan.tenants for s in t.namespaces for o in s.isolation)]
     problems = {o["metadata"]["name"]: judges.kueue(o) for o in objects if o["apiVersion"].startswith("kueue")}
     assert len(problems) > 10
@@ -419,7 +420,7 @@ def without_gpus(environment: Environment, tenant: Tenant, tier: str) -> bool:
 @pytest.mark.parametrize("stack", ["bank", "local", "small"])
 def test_nothing_is_promised_twice_and_nothing_is_lost(loaded: Loaded, stack: str) -> None:
     stack_files = loaded if stack == "small" else load(STACKS / stack)
-    environment, plan = stack_files.environment, make_plan(stack_files.environment, stack_files.tenants)
+    environment, plan = stack_files.environment, make_plan(stack_files, stack_files.day)
     total: Counter[tuple[str, str]] = Counter()
     for item in (queue_object(plan, "Cohort", ROOT), *objects_by_name(plan, "ClusterQueue").values()):
         for where, amount in amounts(item).items():
@@ -532,7 +533,7 @@ def test_a_tenant_that_comes_changes_no_namespace_of_another_and_its_queues_wher
     share = research.gpus["a100"].model_copy(update={"guaranteed": 20})
     bigger = research.model_copy(update={"gpus": {**research.gpus, "a100": share}})
     alone, with_small, with_big = (
-        make_plan(unreserved(loaded.environment), tenants).tenant("fraud")
+        planning.plan(unreserved(loaded.environment), tenants).tenant("fraud")
         for tenants in ([fraud], [fraud, research], [fraud, bigger])
     )
     assert alone.namespaces == with_small.namespaces == with_big.namespaces
@@ -595,7 +596,7 @@ def today(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Set the day on which files are read and plans made."""
 
     def set_day(text: str) -> None:
-        monkeypatch.setattr(spec_pools, "today", lambda: dt.date.fromisoformat(text))
+        monkeypatch.setattr(loader, "today", lambda: dt.date.fromisoformat(text))
 
     return set_day
 
@@ -929,7 +930,7 @@ def claimed(spec: SpecFolder) -> Loaded:
 
 
 def test_devices_are_counted_under_names_of_ours(claimed: Loaded) -> None:
-    plan = make_plan(claimed.environment, claimed.tenants)
+    plan = make_plan(claimed, claimed.day)
     queue = cluster_queue(plan, "fraud--production")
     assert queue["spec"]["resourceGroups"][1]["coveredResources"] == ["tenancy.gpu/a100", "tenancy.gpu/a100-1g.5gb"]
     assert amounts(queue)["serve", "tenancy.gpu/a100-1g.5gb"] == 14
@@ -939,15 +940,15 @@ def test_devices_are_counted_under_names_of_ours(claimed: Loaded) -> None:
 
 
 def test_claims_of_devices_are_placed_without_a_topology(claimed: Loaded) -> None:
-    plan = make_plan(claimed.environment, claimed.tenants)
+    plan = make_plan(claimed, claimed.day)
     assert if_any(plan, "Topology") == {}
     assert "far" in objects_by_name(plan, "ResourceFlavor")
 
 
 def test_shares_of_devices_stand_as_those_of_the_plugin_do(claimed: Loaded) -> None:
-    shares_by_tenant = shares(claimed.environment, claimed.tenants)
+    shares_by_tenant = shares(claimed.environment, claimed.tenants, claimed.day)
     assert shares_by_tenant["fraud"].guarantees == {
         "batch": {"far": {"a100": 16}},
         "production": {"serve": {"a100-1g.5gb": 14}},
     }
-    assert supply(claimed.environment, always_on=True)["a100"] == {"train": 32, "far": 16}
+    assert supply(claimed.environment, claimed.day, always_on=True)["a100"] == {"train": 32, "far": 16}
