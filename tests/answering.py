@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 import socket
 import socketserver
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from tenancy.lab import ports
 
 
 @contextmanager
@@ -24,8 +28,12 @@ def answering(server: socketserver.BaseServer) -> Iterator[None]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that no process uses now, all different."""
-    servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    """Ports that no process uses now, all different, and below those that the kernel gives outgoing connections: a
+    program that is ended finds its port free when it is started again."""
+    servers: list[socket.socket] = []
+    while len(servers) < count:
+        with contextlib.suppress(OSError):
+            servers.append(socket.create_server(("127.0.0.1", random.randint(*ports.RANGE))))
     port_numbers = [server.getsockname()[1] for server in servers]
     for server in servers:
         server.close()
