@@ -17,18 +17,15 @@ import json
 import os
 import re
 import sys
-import urllib.error
 import urllib.parse
-import urllib.request
 from pathlib import Path
 
-from tenancy.redirects import Redirected, SameOrigin
+from tenancy.http_client import HttpClient, NoAnswer, Redirected
 
 MOST = 60_000
 """Maximum number of characters of a body; GitHub accepts 65,536."""
 PAGES = 50
 FOLDED = 20_000
-OPENER = urllib.request.build_opener(SameOrigin())
 
 
 class Refused(Exception):
@@ -43,24 +40,23 @@ def variable(name: str) -> str:
 
 class Forge:
     def __init__(self, root: str, headers: dict[str, str]) -> None:
-        self.root, self.headers = root.rstrip("/"), headers
+        self.root, self.headers, self.client = root.rstrip("/"), headers, HttpClient(timeout=60)
 
     def call(self, method: str, path: str, body: object = None) -> object:
         data = None if body is None else json.dumps(body).encode()
         headers = {**self.headers, "Content-Type": "application/json", "User-Agent": "gpu-tenancy"}
-        request = urllib.request.Request(self.root + path, data, headers, method=method)
         try:
-            with OPENER.open(request, timeout=60) as answer:
-                return json.loads(answer.read() or b"null")
+            answer = self.client.request(method, self.root + path, data, headers)
+            if answer.status < 300:
+                return json.loads(answer.data or b"null")
         except Redirected as error:
             rule, change = "a token is sent only to its own forge", "check which server answers at the forge's address"
             raise Refused(f"given {method} {path}: {error}; rule: {rule}; change: {change}") from None
-        except urllib.error.HTTPError as error:
-            said = error.read(300).decode("utf-8", "replace")
-            change = "give the token the rights that docs/pull-requests.md names"
-            raise Refused(f"given {method} {path}: {error.code} {said}; rule: an answer; change: {change}") from None
-        except (urllib.error.URLError, ValueError) as error:
+        except (NoAnswer, ValueError) as error:
             raise Refused(f"given {method} {path}: {error}; rule: an answer; change: run the job again") from None
+        text = answer.data[:300].decode("utf-8", "replace")
+        change = "give the token the rights that docs/pull-requests.md names"
+        raise Refused(f"given {method} {path}: {answer.status} {text}; rule: an answer; change: {change}")
 
     def all(self, path: str) -> list[dict]:
         found: list[dict] = []

@@ -6,14 +6,8 @@ Kueue v0.19.2 `pkg/metrics/metrics.go`. Equal samples in sequence become one tim
 
 from __future__ import annotations
 
-import http.client
-import json
 import math
-import re
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -24,91 +18,24 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.exporters import QUEUE_NAME
 from tenancy.catalog.exporters import label_name as label
 from tenancy.catalog.exporters import metric_name as resource
+from tenancy.cluster.prometheus import PAGE, Prometheus, Samples, is_address
 from tenancy.planning.queueing.queue_names import ANY_POOL, pool_of, queue_resource
-from tenancy.redirects import Redirected, SameOrigin
 from tenancy.rules.catalogue import Violation
 from tenancy.spec.fields.costs import UsageKind
 from tenancy.spec.fields.environment import Environment
 
-PAGE = 6 * 3600
-"""Seconds of one query, so that an answer of Prometheus stays small."""
 TRIES = 4
 TIMEOUT = 120
-_OPENER = urllib.request.build_opener(SameOrigin())
 
-Series = Mapping[str, str]
+Labels = Mapping[str, str]
 Rows = list[dict[str, Any]]
 
 
-class PrometheusUnreachable(Exception):
-    """Prometheus cannot be reached, or its answer is incomplete."""
-
-
-class Prometheus:
-    """Client of Prometheus' HTTP API. `pause` is the wait between tries, in seconds."""
-
-    def __init__(self, url: str, token: str = "", pause: Callable[[float], None] = time.sleep) -> None:
-        if not _is_address(url):
-            raise Violation("bill-10", f"--prometheus {url!r}", "write it like http://prometheus.monitoring:9090")
-        self.url, self.token, self.pause = url.rstrip("/"), token, pause
-
-    def range(self, query: str, start: int, end: int, step: int) -> Iterator[tuple[Series, list[tuple[int, float]]]]:
-        """Series with their samples, page by page; start and end are inclusive."""
-        page = max(PAGE // step, 1) * step
-        for begin in range(start, end + 1, page):
-            last = min(begin + page - step, end)
-            parameters = {"query": query, "start": begin, "end": last, "step": step}
-            for series_result in self._get("query_range", parameters)["result"]:
-                yield (
-                    series_result["metric"],
-                    [(int(float(sample_time)), float(value)) for sample_time, value in series_result["values"]],
-                )
-
-    def _get(self, endpoint: str, parameters: Mapping[str, object]) -> Any:
-        body = urllib.parse.urlencode(parameters).encode()
-        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
-        request = urllib.request.Request(f"{self.url}/api/v1/{endpoint}", body, headers)
-        for attempt in range(1, TRIES + 1):
-            try:
-                with _OPENER.open(request, timeout=TIMEOUT) as answer:
-                    document = json.load(answer)
-            except Redirected as error:
-                change = "give --prometheus the address that answers without a redirect"
-                raise PrometheusUnreachable(
-                    f"{error}; rule: a token is sent only to its own origin; change: {change}"
-                ) from None
-            except urllib.error.HTTPError as error:
-                error_text = _error_text(error)
-                if error.code not in {429, 502, 503, 504} or attempt == TRIES:
-                    raise PrometheusUnreachable(f"{self.url} answers {error.code}: {error_text}") from None
-            except (OSError, http.client.HTTPException, json.JSONDecodeError) as error:
-                if attempt == TRIES:
-                    raise PrometheusUnreachable(f"{self.url} does not answer: {error}") from None
-            else:
-                if document.get("status") != "success":
-                    raise PrometheusUnreachable(f"{self.url} answers: {document.get('error')}")
-                if document.get("warnings"):
-                    # A partial answer would look like less held capacity.
-                    raise PrometheusUnreachable(f"{self.url} sent a partial answer: {document['warnings'][0]}")
-                return document["data"]
-            self.pause(0.5 * 2**attempt)
-        raise AssertionError("every try ends above")
-
-
-def _is_address(url: str) -> bool:
-    try:
-        parts = urllib.parse.urlsplit(url)
-        host, _ = (parts.hostname or "").encode("idna"), parts.port
-    except ValueError:  # brackets, labels or a port that are none
-        return False
-    return bool(host and url.isascii() and re.fullmatch(r"https?://[^\s/]+(/\S*)?", url))
-
-
-def _error_text(error: urllib.error.HTTPError) -> str:
-    try:
-        return json.loads(error.read())["error"]
-    except (ValueError, KeyError, TypeError, OSError):
-        return error.reason
+def prometheus_at(address: str, token: str = "", pause: Callable[[float], None] = time.sleep) -> Prometheus:
+    """The Prometheus of an address, for queries of months; Violation (bill-10) if it is none."""
+    if not is_address(address):
+        raise Violation("bill-10", f"--prometheus {address!r}", "write it like http://prometheus.monitoring:9090")
+    return Prometheus(address, token, timeout=TIMEOUT, tries=TRIES, pause=pause)
 
 
 _TENANT, _POOL = label(words.TENANT), label(words.POOL)
@@ -151,7 +78,7 @@ def read_tables(
     first = start // step * step  # a range may begin between two scrapes; the one before it is needed
     last = end - 1
 
-    def query_runs(name: str) -> Iterator[tuple[Series, int, int, float]]:
+    def query_runs(name: str) -> Iterator[tuple[Labels, int, int, float]]:
         yield from _runs(source.range(QUERIES[name], first, last, step), step)
 
     nodes = [
@@ -167,7 +94,7 @@ def read_tables(
         for sample_time, _ in samples
     ]
     if not nodes:
-        observation = f"{source.url} without kube_node_labels with {_POOL} in the whole range"
+        observation = f"{source.address} without kube_node_labels with {_POOL} in the whole range"
         raise Violation("bill-10", observation, "allow the labels of nodes in kube-state-metrics, or check the range")
     pool_of = {str(row["node"]): str(row["pool"]) for row in nodes}
     pod_owners = _pod_owners(source, first, last)
@@ -202,9 +129,7 @@ def read_tables(
     return {name: pl.DataFrame(rows, infer_schema_length=None) for name, rows in frames.items() if rows}
 
 
-def _runs(
-    series: Iterator[tuple[Series, list[tuple[int, float]]]], step: int
-) -> Iterator[tuple[Series, int, int, float]]:
+def _runs(series: Iterator[tuple[Labels, Samples]], step: int) -> Iterator[tuple[Labels, int, int, float]]:
     """Consecutive samples with the same value as one interval."""
     for labels, samples in series:
         run_start = previous_time = 0
@@ -234,7 +159,7 @@ def _pod_owners(source: Prometheus, first: int, last: int) -> dict[tuple[str, st
 
 
 def _allocations(
-    runs: Iterator[tuple[Series, int, int, float]],
+    runs: Iterator[tuple[Labels, int, int, float]],
     environment: Environment,
     pool_of: Mapping[str, str],
     pod_owners: Mapping[tuple[str, str], Mapping[str, str]],
@@ -286,8 +211,8 @@ def _flavors(environment: Environment, pool: str) -> dict[str, str]:
 
 
 def _guarantees(
-    runs: Iterator[tuple[Series, int, int, float]],
-    lending_runs: Iterator[tuple[Series, int, int, float]],
+    runs: Iterator[tuple[Labels, int, int, float]],
+    lending_runs: Iterator[tuple[Labels, int, int, float]],
     environment: Environment,
 ) -> Iterator[dict[str, Any]]:
     """Guarantees as configured in Kueue, with the lending limit in the same row for the time that both are constant."""

@@ -272,12 +272,13 @@ def _read(
     if folder:
         return tables.read(folder, *time_range)
     if prometheus:
-        from tenancy.chargeback.prometheus import Prometheus, PrometheusUnreachable, read_tables
+        from tenancy.chargeback.prometheus import prometheus_at, read_tables
+        from tenancy.cluster.prometheus import PrometheusUnavailable
 
         token = _token(token_file) if token_file else ""
         try:
-            frames = read_tables(Prometheus(prometheus, token), loaded.environment, *time_range, step)
-        except PrometheusUnreachable as error:
+            frames = read_tables(prometheus_at(prometheus, token), loaded.environment, *time_range, step)
+        except PrometheusUnavailable as error:
             fail(f"given --prometheus {prometheus}; rule bill-10: {error}; change: check the address and the token")
     else:
         from tenancy.chargeback.example import frames as made

@@ -244,8 +244,6 @@ def tools(extras: tuple[str, ...], form: str) -> None:
 def _refuse_another(name: str) -> None:
     """Raise LabError if another environment is deployed in the lab: it could not even be removed from a lab with the
     nodes and the platform group of this one."""
-    from http.client import HTTPException
-
     from tenancy.catalog import vocabulary as words
     from tenancy.cluster.preflight import other_environment
     from tenancy.lab import control_plane, ports
@@ -259,7 +257,7 @@ def _refuse_another(name: str) -> None:
     try:
         with LabApi(lab, port, timeout=10) as api:
             namespace = api.get(f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}")
-    except (ApiError, OSError, HTTPException):
+    except (ApiError, OSError):
         return  # no environment is deployed, or the lab does not run
     deployed_environment = (namespace["metadata"].get("labels") or {}).get(words.ENVIRONMENT, name)
     if deployed_environment != name:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import datetime as dt
-import http.client
 import io
 import json
 import os
@@ -353,7 +352,7 @@ def _run_interruptible(work: Any) -> SimulationReport:
         sys.exit(130)
     except (LabError, ToolsError) as problem:
         fail(str(problem))
-    except (OSError, http.client.HTTPException) as problem:
+    except OSError as problem:
         fail(f"the simulation failed: {problem}; change: run the same command again, which continues it")
     finally:
         for signal_number, handler in before.items():

@@ -105,7 +105,8 @@ def gate_findings(fleet: Fleet) -> list[str]:
 def alert_findings(fleet: Fleet) -> Iterator[str]:
     """Critical alerts of the environment, or why they are not known; none where no metrics are collected, or where
     `rollout` ignores them."""
-    from tenancy.cluster.alerts import AlertsUnknown, firing
+    from tenancy.cluster.alerts import firing
+    from tenancy.cluster.prometheus import PrometheusUnavailable
     from tenancy.spec.fields.rollout import AlertGate
 
     environment = fleet.loaded.environment
@@ -115,7 +116,7 @@ def alert_findings(fleet: Fleet) -> Iterator[str]:
         return
     try:
         yield from firing(fleet.driver.api, environment.environment, address)
-    except AlertsUnknown as error:
+    except PrometheusUnavailable as error:
         yield f"{error}; to go on without alerts: `alerts: ignored` in rollout"
 
 

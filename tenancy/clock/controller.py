@@ -19,7 +19,7 @@ from tenancy.clock.idle import IdleDecision, Sample, Work, decide, suspension, w
 from tenancy.clock.usage import Running, Usage, empty
 from tenancy.clock.view import View
 from tenancy.cluster.api import CONFLICT, NOT_FOUND, Api, ApiUnreachable, Response, path_of
-from tenancy.cluster.prometheus import PrometheusSilent
+from tenancy.cluster.prometheus import PrometheusUnavailable
 from tenancy.kube.objects import CLOCK_FIELDS, Object, get_path, true_conditions
 from tenancy.kube.quantities import thousandths
 from tenancy.kube.quota_tree import stored_quotas
@@ -104,7 +104,7 @@ class Clock:
             return IdleDecision((), (), {}), ""
         try:
             gpu_samples = self.idle_gpus(self.environment, now)
-        except PrometheusSilent as error:
+        except PrometheusUnavailable as error:
             return IdleDecision((), (), {}), str(error)
         return decide(works, gpu_samples, now, former_usage.idle, former_usage.until), ""
 

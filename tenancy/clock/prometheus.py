@@ -6,7 +6,7 @@ import datetime as dt
 from dataclasses import dataclass
 
 from tenancy.clock.idle import SETTLED_SECONDS, Sample, query, samples
-from tenancy.cluster.prometheus import PrometheusSilent, ask
+from tenancy.cluster.prometheus import Prometheus, PrometheusUnavailable
 from tenancy.spec.fields.environment import Environment
 
 
@@ -17,9 +17,9 @@ class GpuMetrics:
     address: str
 
     def idle_gpus(self, environment: Environment, now: dt.datetime) -> list[Sample]:
-        """GPUs that are idle by the widest rule of the environment. PrometheusSilent without a complete answer."""
+        """GPUs that are idle by the widest rule of the environment. PrometheusUnavailable without a complete answer."""
         timestamp = (now - dt.timedelta(seconds=SETTLED_SECONDS)).timestamp()
         try:
-            return samples(ask(self.address, query(environment), timestamp))
+            return samples(Prometheus(self.address).instant(query(environment), timestamp))
         except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise PrometheusSilent(f"{self.address} answers what is no result: {error}") from None
+            raise PrometheusUnavailable(f"{self.address} answers what is no result: {error}") from None

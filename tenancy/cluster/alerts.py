@@ -7,26 +7,22 @@ from collections.abc import Iterator
 from urllib.parse import quote, urlsplit
 
 from tenancy.cluster.api import Api, ApiUnreachable
-from tenancy.cluster.prometheus import QUERY, PrometheusSilent, Series, ask, series
+from tenancy.cluster.prometheus import QUERY, Prometheus, PrometheusUnavailable, Series, series_of
 from tenancy.planning.observability.alerts import ENVIRONMENT_INFO
 
 USAGE_ALERTS = ("BudgetSpent", "QuotaUsed")
 """Critical alerts that a tenant's own use raises, whatever version its stack has."""
 
 
-class AlertsUnknown(Exception):
-    """The alerts that fire cannot be read from Prometheus; the message says why."""
-
-
 def firing(api: Api, environment: str, address: str) -> Iterator[str]:
     """Each critical alert that fires in the environment for a tenant, with how many of it if there are several, without
-    those of tenants' own use; AlertsUnknown if the Prometheus at the address does not answer, or does not evaluate the
-    environment's rules.
+    those of tenants' own use; PrometheusUnavailable if the Prometheus at the address does not answer, or does not
+    evaluate the environment's rules.
 
     A service of the cluster (`NAME.NAMESPACE.svc`) is asked through the API server, any other address directly.
     """
     if not _ask(api, address, f'{ENVIRONMENT_INFO}{{environment="{environment}"}}'):
-        raise AlertsUnknown(f"the Prometheus at {address} does not evaluate the alert rules of {environment}")
+        raise PrometheusUnavailable(f"the Prometheus at {address} does not evaluate the alert rules of {environment}")
     excluded = "|".join(USAGE_ALERTS)
     query = f'ALERTS{{alertstate="firing",severity="critical",environment="{environment}",alertname!~"{excluded}"}}'
     metrics = (entry.get("metric") or {} for entry in _ask(api, address, query))
@@ -40,12 +36,13 @@ def _ask(api: Api, address: str, query: str) -> list[Series]:
     service, namespace, *domains = [*(url.hostname or "").split("."), "", ""]
     try:
         if domains[:1] != ["svc"]:
-            return ask(address, query)
+            return Prometheus(address).instant(query)
         service_address = f"{url.scheme}:{service}:{url.port or (443 if url.scheme == 'https' else 80)}"
         path = f"/api/v1/namespaces/{namespace}/services/{service_address}/proxy{url.path.rstrip('/')}{QUERY}"
         answer = api.request("GET", f"{path}?query={quote(query, safe='')}")
         if not answer.ok:
-            raise AlertsUnknown(f"the Prometheus at {address} does not answer: {answer.status} {answer.message}")
-        return series(address, answer.body)
-    except (ApiUnreachable, PrometheusSilent) as error:
-        raise AlertsUnknown(str(error)) from error
+            fault = f"{answer.status} {answer.message}"
+            raise PrometheusUnavailable(f"the Prometheus at {address} does not answer: {fault}")
+        return series_of(address, answer.body)
+    except ApiUnreachable as error:
+        raise PrometheusUnavailable(str(error)) from error

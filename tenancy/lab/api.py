@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import ssl
 from types import TracebackType
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from tenancy.http_client import LocalServer
 from tenancy.lab.layout import Lab, LabError
-from tenancy.lab.pki import LOOPBACK
 
 FIELD_MANAGER = "gpu-tenancy-lab"
 APPLY = "application/apply-patch+yaml"
@@ -25,13 +24,18 @@ class ApiError(LabError):
         self.status = status
 
 
+def client_tls(lab: Lab, identity: str = "admin", authority: str = "ca") -> ssl.SSLContext:
+    """TLS as an identity of the lab, to a server of one of its authorities."""
+    context = ssl.create_default_context(cafile=str(lab.pki / f"{authority}.crt"))
+    context.load_cert_chain(lab.pki / f"{identity}.crt", lab.pki / f"{identity}.key")
+    return context
+
+
 class LabApi:
     """One connection, kept open."""
 
     def __init__(self, lab: Lab, port: int, *, timeout: float = 30, identity: str = "admin") -> None:
-        context = ssl.create_default_context(cafile=str(lab.pki / "ca.crt"))
-        context.load_cert_chain(lab.pki / f"{identity}.crt", lab.pki / f"{identity}.key")
-        self._connection = http.client.HTTPSConnection(LOOPBACK, port, timeout=timeout, context=context)
+        self._server = LocalServer(port, timeout, client_tls(lab, identity))
 
     def __enter__(self) -> LabApi:
         return self
@@ -39,7 +43,7 @@ class LabApi:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._connection.close()
+        self._server.close()
 
     def request(
         self, method: str, path: str, body: Any = None, content_type: str = MERGE, accept: str = "application/json"
@@ -47,15 +51,13 @@ class LabApi:
         """Send a request and return the decoded answer; `ApiError` if it is refused."""
         data = None if body is None else json.dumps(body)
         headers = {"Accept": accept, **({"Content-Type": content_type} if data else {})}
-        self._connection.request(method, path, data, headers)
-        response = self._connection.getresponse()
-        text = response.read()
-        if response.status >= 300:  # an API server never redirects: something else answers
+        status, _, text = self._server.request(method, path, data, headers)
+        if status >= 300:  # an API server never redirects: something else answers
             try:
                 message = json.loads(text)["message"]
             except (ValueError, KeyError, TypeError):
                 message = text.decode(errors="replace")
-            raise ApiError(response.status, f"the API server refused {method} {path}: {message}")
+            raise ApiError(status, f"the API server refused {method} {path}: {message}")
         return json.loads(text) if text[:1] in (b"{", b"[") else text.decode(errors="replace")
 
     def get(self, path: str, **query: str) -> Any:

@@ -6,19 +6,17 @@ import contextlib
 import fcntl
 import shlex
 import shutil
-import ssl
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tenancy.http_client import LocalServer
 from tenancy.lab import clock as lab_clock
 from tenancy.lab import kueue, metrics, pki, plugins, ports, processes, prometheus, snapshots
-from tenancy.lab.api import ApiError, LabApi
+from tenancy.lab.api import ApiError, LabApi, client_tls
 from tenancy.lab.components import CLOCK, COMPONENTS, GENERATOR, KUEUE, PROBES, PROMETHEUS, commands
 from tenancy.lab.layout import (
     Lab,
@@ -477,19 +475,10 @@ def _answers_soon(lab: Lab, name: str, port: int) -> bool:
 def _answers(lab: Lab, name: str, port: int) -> bool:
     identity, path = PROBES[name]
     try:
-        if identity is None:
-            url, context = f"http://{pki.LOOPBACK}:{port}{path}", None
-        else:
-            authority = "etcd-ca" if name == "etcd" else "ca"
-            url = f"https://{pki.LOOPBACK}:{port}{path}"
-            context = ssl.create_default_context(cafile=str(lab.pki / f"{authority}.crt"))
-            context.load_cert_chain(lab.pki / f"{identity}.crt", lab.pki / f"{identity}.key")
-        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
-        if context:
-            handlers.append(urllib.request.HTTPSHandler(context=context))
-        with urllib.request.build_opener(*handlers).open(url, timeout=5) as response:
-            return response.status == 200
-    except (OSError, urllib.error.URLError):
+        tls = client_tls(lab, identity, "etcd-ca" if name == "etcd" else "ca") if identity else None
+        with contextlib.closing(LocalServer(port, 5, tls)) as server:
+            return server.request("GET", path).status == 200
+    except OSError:
         return False
 
 

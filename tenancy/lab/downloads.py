@@ -6,17 +6,16 @@ import hashlib
 import json
 import re
 import shutil
-import socket
 import tarfile
-import urllib.error
 import urllib.parse
-import urllib.request
 import zipfile
-from http.client import HTTPException
 from pathlib import Path
 from typing import IO
 
-from tenancy.redirects import NoDowngrade, Redirected
+from urllib3 import BaseHTTPResponse
+from urllib3.exceptions import HTTPError
+
+from tenancy.http_client import HttpClient, Redirected
 
 from .progress import Progress
 from .recipes import Checksums, LabTool, ReleaseArchive
@@ -24,7 +23,6 @@ from .recipes import Checksums, LabTool, ReleaseArchive
 CONNECT = 4.0  # seconds to connect: a host that drops packets is tried once and abandoned soon
 STALL = 30.0
 BLOCK = 1 << 18
-_OPENER = urllib.request.build_opener(NoDowngrade())
 
 
 class RouteError(Exception):
@@ -51,6 +49,7 @@ class Downloads:
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
+        self._client = HttpClient(STALL, connect_timeout=CONNECT, other_hosts=True)
         self._dead: dict[str, str] = {}
         self._archives: dict[str, Path] = {}
 
@@ -109,41 +108,32 @@ class Downloads:
                 bytes_read += len(block)
                 self._progress.tick(f"{text}, {bytes_read / 1e6:.0f} MB", since)
 
-    def _open(self, url: str) -> IO[bytes]:
+    def _open(self, url: str) -> IO[bytes] | BaseHTTPResponse:
         host = urllib.parse.urlsplit(url).netloc
         if host in self._dead:
             raise RouteError(self._dead[host], hosts=(host,))
-        request = urllib.request.Request(url, headers={"User-Agent": "gpu-tenancy"})
         try:
-            _probe(url)
-            return _OPENER.open(request, timeout=STALL)
+            if not host:
+                return Path(urllib.parse.unquote(urllib.parse.urlsplit(url).path)).open("rb")
+            response = self._client.open("GET", url, headers={"User-Agent": "gpu-tenancy"})
         except Redirected as error:
             raise RouteError(f"{error}, without encryption") from error
-        except urllib.error.HTTPError as error:
-            raise RouteError(f"{url} answers {error.code} {error.reason}") from error
-        except (OSError, HTTPException) as error:
-            cause = error.reason if isinstance(error, urllib.error.URLError) else error
+        except OSError as error:
             if not host:
-                raise RouteError(f"{url} cannot be read ({cause})") from error
-            self._dead[host] = f"{host} cannot be reached ({cause})"
+                raise RouteError(f"{url} cannot be read ({error})") from error
+            self._dead[host] = f"{host} cannot be reached ({error})"
             raise RouteError(self._dead[host], hosts=(host,)) from error
+        if response.status != 200:
+            response.close()
+            raise RouteError(f"{url} answers {response.status} {response.reason}")
+        return response
 
 
-def _block(response: IO[bytes], url: str, size: int) -> bytes:
+def _block(response: IO[bytes] | BaseHTTPResponse, url: str, size: int) -> bytes:
     try:
         return response.read(size)
-    except (OSError, HTTPException) as error:
+    except (OSError, HTTPError) as error:
         raise RouteError(f"{url} broke off ({error})", "try again") from error
-
-
-def _probe(url: str) -> None:
-    """Try to connect with a short timeout: urlopen has one timeout for connecting and for a slow body."""
-    parts = urllib.parse.urlsplit(url)
-    host = parts.hostname
-    if host is None or (parts.scheme in urllib.request.getproxies() and not urllib.request.proxy_bypass(host)):
-        return
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    socket.create_connection((host, port), timeout=CONNECT).close()
 
 
 def checksum(text: str, source: Checksums, filename: str) -> str | None:

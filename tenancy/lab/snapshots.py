@@ -11,12 +11,10 @@ import base64
 import contextlib
 import fcntl
 import hashlib
-import http.client
 import json
 import os
 import shutil
 import signal
-import ssl
 import subprocess
 import tempfile
 import time
@@ -24,8 +22,9 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tenancy.lab import components, kueue, pki, processes
-from tenancy.lab.api import ApiError, LabApi
+from tenancy.http_client import LocalServer
+from tenancy.lab import components, kueue, processes
+from tenancy.lab.api import ApiError, LabApi, client_tls
 from tenancy.lab.layout import Lab, LabError
 
 # The kinds name the port of Kueue's webhooks: a snapshot serves labs with that port only.
@@ -174,11 +173,10 @@ def _is_stopped(pid: int) -> bool:
 
 def _delete(lab: Lab, port: int, key: str) -> None:
     """Delete a key by etcd's JSON gateway."""
-    context = ssl.create_default_context(cafile=str(lab.pki / "etcd-ca.crt"))
-    context.load_cert_chain(lab.pki / "kube-apiserver-etcd.crt", lab.pki / "kube-apiserver-etcd.key")
-    with contextlib.closing(http.client.HTTPSConnection(pki.LOOPBACK, port, timeout=5, context=context)) as etcd:
-        etcd.request("POST", "/v3/kv/deleterange", json.dumps({"key": base64.b64encode(key.encode()).decode()}))
-        if (answer := etcd.getresponse()).status != 200:
+    tls = client_tls(lab, "kube-apiserver-etcd", "etcd-ca")
+    body = json.dumps({"key": base64.b64encode(key.encode()).decode()})
+    with contextlib.closing(LocalServer(port, 5, tls)) as etcd:
+        if (answer := etcd.request("POST", "/v3/kv/deleterange", body)).status != 200:
             raise OSError(answer.reason)
 
 

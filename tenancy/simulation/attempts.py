@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import http.client
 from collections.abc import Callable, Sequence
 
 from tenancy.kube.objects import identity
@@ -68,7 +67,7 @@ def simulate(
         while True:
             try:
                 return _attempt(loaded, jobs, say, window, store, start)
-            except (LabError, OSError, http.client.HTTPException) as error:
+            except (LabError, OSError) as error:
                 checkpoint = store.read()
                 now = checkpoint["now"] if checkpoint else -1
                 attempts = 0 if now > reached else attempts + 1

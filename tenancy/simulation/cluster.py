@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import http.client
 import json
 import os
 import queue
 import shutil
-import ssl
 import tempfile
 import threading
 import time
@@ -19,12 +17,12 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from tenancy.clock.idle import suspension
+from tenancy.http_client import LocalServer, NoAnswer
 from tenancy.kube.objects import Object
 from tenancy.lab import control_plane, ports, processes
-from tenancy.lab.api import MERGE, LabApi
+from tenancy.lab.api import MERGE, LabApi, client_tls
 from tenancy.lab.components import KUEUE, PROBES
 from tenancy.lab.layout import Lab, LabError
-from tenancy.lab.pki import LOOPBACK
 from tenancy.planning.queueing.queue_names import API
 
 LAB_FOLDER = "GPU_TENANCY_LAB"
@@ -120,7 +118,7 @@ class Pulse:
     """
 
     def __init__(self, port: int, path: str) -> None:
-        self._connection = http.client.HTTPConnection(LOOPBACK, port, timeout=1)
+        self._server = LocalServer(port, timeout=1)
         self._path = path
         self._last_request = time.monotonic()
         self._seconds = 0.0
@@ -137,17 +135,13 @@ class Pulse:
 
     def _server_answers(self) -> bool:
         try:
-            self._connection.request("GET", self._path)
-            response = self._connection.getresponse()
-            response.read()
-        except (OSError, http.client.HTTPException):
-            self._connection.close()
+            return self._server.request("GET", self._path).status == 200
+        except NoAnswer:
             return False
-        return response.status == 200
 
     def close(self) -> None:
         """Close the connection."""
-        self._connection.close()
+        self._server.close()
 
 
 class SimulationCluster:
@@ -158,7 +152,7 @@ class SimulationCluster:
         self.lab = lab
         self._api = LabApi(lab, lab_ports["kube-apiserver"])
         self._port = lab_ports["kube-apiserver"]
-        self._etcd = http.client.HTTPSConnection(LOOPBACK, lab_ports["etcd"], timeout=30, context=_tls(lab, "etcd"))
+        self._etcd = LocalServer(lab_ports["etcd"], 30, client_tls(lab, "kube-apiserver-etcd", "etcd-ca"))
         self.log = LogFollower(lab.logs / f"{KUEUE}.log")
         self.pulse = Pulse(lab_ports[KUEUE], PROBES[KUEUE][1])
         self.changes: queue.SimpleQueue[Object] = queue.SimpleQueue()
@@ -213,34 +207,30 @@ class SimulationCluster:
         threading.Thread(target=self._follow, args=(version,), daemon=True).start()
 
     def _follow(self, version: str) -> None:
-        context = _tls(self.lab, "api")
+        server = LocalServer(self._port, None, client_tls(self.lab))
         while not self._ended:
-            connection = http.client.HTTPSConnection(LOOPBACK, self._port, context=context)
             path = f"/apis/{API}/workloads?watch=1&resourceVersion={version}&timeoutSeconds=86400"
             try:
-                connection.request("GET", path)
-                response = connection.getresponse()
-                while not self._ended and (line := response.readline()):
-                    item = json.loads(line)["object"]
-                    if item["kind"] != "Workload":
-                        # The server no longer has the changes after that version: it ends a slow watch.
-                        version = self._list_workloads(context)
-                        break
-                    version = item["metadata"]["resourceVersion"]
-                    self.changes.put(item)
-            except (OSError, ValueError, KeyError, http.client.HTTPException):
+                with contextlib.closing(server.lines(path)) as lines:
+                    for line in lines:
+                        if self._ended:
+                            break
+                        item = json.loads(line)["object"]
+                        if item["kind"] != "Workload":
+                            # The server no longer has the changes after that version: it ends a slow watch.
+                            version = self._list_workloads()
+                            break
+                        version = item["metadata"]["resourceVersion"]
+                        self.changes.put(item)
+            except (OSError, LabError, ValueError, KeyError):
                 time.sleep(0.1)
-            finally:
-                connection.close()
+        server.close()
 
-    def _list_workloads(self, context: ssl.SSLContext) -> str:
+    def _list_workloads(self) -> str:
         """Put the current state of every workload into `changes`; returns the version to watch from."""
-        connection = http.client.HTTPSConnection(LOOPBACK, self._port, context=context, timeout=60)
-        try:
-            connection.request("GET", f"/apis/{API}/workloads")
-            response_body = json.loads(connection.getresponse().read())
-        finally:
-            connection.close()
+        # A connection of its own: this is called beside the run's.
+        with LabApi(self.lab, self._port, timeout=60) as api:
+            response_body = api.get(f"/apis/{API}/workloads")
         for item in response_body["items"]:
             self.changes.put({"apiVersion": API, "kind": "Workload", **item})
         return response_body["metadata"]["resourceVersion"]
@@ -260,7 +250,7 @@ class SimulationCluster:
 
     def queues(self) -> list[Object]:
         """The current LocalQueues, with their past usage."""
-        response_body = _with_retries(lambda: self._api.get(f"/apis/{API}/localqueues"), self._reopen)
+        response_body = _with_retries(lambda: self._api.get(f"/apis/{API}/localqueues"))
         items = [{**item, "status": _history(item)} for item in response_body["items"]]
         return [{"apiVersion": API, "kind": "LocalQueue", **_unversioned(item)} for item in items]
 
@@ -282,29 +272,20 @@ class SimulationCluster:
         """
         text = json.dumps(body)
 
-        def ask() -> tuple[int, bytes]:
-            self._etcd.request("POST", f"/v3/kv/{operation}", text)
-            response = self._etcd.getresponse()
-            return response.status, response.read()
-
-        status, answer = _with_retries(ask, self._etcd.close)
-        if status != 200:
-            raise LabError(f"etcd refused a workload: {answer[:300]!r}")
-        return json.loads(answer)
+        answer = _with_retries(lambda: self._etcd.request("POST", f"/v3/kv/{operation}", text))
+        if answer.status != 200:
+            raise LabError(f"etcd refused a workload: {answer.data[:300]!r}")
+        return json.loads(answer.data)
 
     def read(self, item: Object) -> Object:
         """The object as the API server has it."""
-        return _with_retries(lambda: self._api.get(_path(item)), self._reopen)
-
-    def _reopen(self) -> None:
-        """Close the connection; the next request opens another."""
-        self._api.__exit__(None, None, None)
+        return _with_retries(lambda: self._api.get(_path(item)))
 
     def suspend(self, item: Object, reason: str) -> Object:
         """Suspend a workload as the clock does; the object as the API server then has it."""
         body = suspension(item["metadata"]["uid"], reason)
         # A repeated request changes nothing more.
-        return _with_retries(lambda: self._api.request("PATCH", _path(item), body, MERGE), self._reopen)
+        return _with_retries(lambda: self._api.request("PATCH", _path(item), body, MERGE))
 
     def change_status(self, item: Object, status: dict[str, Any]) -> Object | None:
         """Change the status of a workload in the version that was seen; None if it has changed since.
@@ -346,15 +327,14 @@ class LogFollower:
 _T = TypeVar("_T")
 
 
-def _with_retries(ask: Callable[[], _T], reopen: Callable[[], None], timeout: float | None = None) -> _T:
-    """Send a request; repeat it on a new connection while the server is too slow to answer."""
+def _with_retries(ask: Callable[[], _T], timeout: float | None = None) -> _T:
+    """Send a request; repeat it, on a new connection, while the server is too slow to answer."""
     timeout = STALL_SECONDS if timeout is None else timeout
     deadline = time.monotonic() + timeout
     while True:
         try:
             return ask()
-        except (OSError, http.client.HTTPException) as error:
-            reopen()
+        except NoAnswer as error:
             if time.monotonic() > deadline:
                 raise SimulationStuck(
                     f"the cluster of the simulation did not answer within {timeout:.0f} s ({error})"
@@ -369,13 +349,6 @@ def _history(queue: Object) -> dict[str, Any]:
 
 def _unversioned(item: Object) -> Object:
     return {**item, "metadata": {name: value for name, value in item["metadata"].items() if name != "resourceVersion"}}
-
-
-def _tls(lab: Lab, server: str) -> ssl.SSLContext:
-    authority, identity = ("etcd-ca", "kube-apiserver-etcd") if server == "etcd" else ("ca", "admin")
-    context = ssl.create_default_context(cafile=str(lab.pki / f"{authority}.crt"))
-    context.load_cert_chain(lab.pki / f"{identity}.crt", lab.pki / f"{identity}.key")
-    return context
 
 
 def _key(item: Object) -> str:

@@ -16,9 +16,10 @@ import pytest
 import yaml
 
 from tenancy.chargeback import periods
-from tenancy.chargeback.prometheus import Prometheus, read_tables
+from tenancy.chargeback.prometheus import read_tables
 from tenancy.chargeback.report import make_report
 from tenancy.chargeback.tables import tables
+from tenancy.cluster.prometheus import Prometheus
 from tenancy.lab import control_plane, ports, prometheus, tools
 from tenancy.lab.api import ApiError, LabApi
 from tenancy.lab.kueue import _path

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import http.client
 import multiprocessing
 import os
 import pickle
@@ -18,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tenancy.http_client import Answer, LocalServer, NoAnswer
 from tenancy.lab import processes
 from tenancy.lab.components import KUEUE
 from tenancy.lab.layout import Lab
@@ -402,26 +402,26 @@ def test_an_etcd_that_answers_too_late_changes_nothing(
 ) -> None:
     """Every seventh answer is lost after etcd has done what it was asked."""
     count = 0
-    real_getresponse = http.client.HTTPSConnection.getresponse
+    real_request = LocalServer.request
 
-    def getresponse(self: http.client.HTTPSConnection) -> http.client.HTTPResponse:
+    def request(self: LocalServer, *arguments: Any) -> Answer:
         nonlocal count
-        response = real_getresponse(self)
-        if self.port == etcd["port"]:
+        answer = real_request(self, *arguments)
+        if self in etcd:
             count += 1
             if count % 7 == 0:
-                raise TimeoutError("timed out")
-        return response
+                raise NoAnswer("timed out")
+        return answer
 
-    etcd: dict[str, int | None] = {"port": None}
+    etcd: list[LocalServer] = []
     real_init = clusters.SimulationCluster.__init__
 
     def init(self: clusters.SimulationCluster, lab: Lab) -> None:
         real_init(self, lab)
-        etcd["port"] = self._etcd.port
+        etcd.append(self._etcd)
 
     monkeypatch.setattr(clusters.SimulationCluster, "__init__", init)
-    monkeypatch.setattr(http.client.HTTPSConnection, "getresponse", getresponse)
+    monkeypatch.setattr(LocalServer, "request", request)
     messages: list[str] = []
     same(simulate(loaded, plain, messages.append, WINDOW), undisturbed)
     assert count > 50

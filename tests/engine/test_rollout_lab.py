@@ -20,8 +20,9 @@ import pytest
 from engine_project import CommandResult, Project, until
 from fleet_project import assert_as_rendered, make_fleet
 
-from tenancy.cluster.alerts import AlertsUnknown, firing
+from tenancy.cluster.alerts import firing
 from tenancy.cluster.api import Api
+from tenancy.cluster.prometheus import PrometheusUnavailable
 from tenancy.kube.requests import Impersonation
 from tenancy.lab import control_plane, metrics, ports, processes, prometheus
 from tenancy.planning.common.pools import fake_nodes
@@ -310,7 +311,7 @@ def test_a_prometheus_of_the_cluster_is_asked_with_the_right_to_its_service_alon
     fleet: Project, watched: Watched, in_cluster: InCluster
 ) -> None:
     until(lambda: watched.query_result(f'{ENVIRONMENT_INFO}{{environment="local"}}'), "the rules are evaluated")
-    with pytest.raises(AlertsUnknown, match=r'cannot get resource "services/proxy"'):
+    with pytest.raises(PrometheusUnavailable, match=r'cannot get resource "services/proxy"'):
         in_cluster.firing("newcomer")
     in_cluster.grant(fleet, "newcomer")
     until(lambda: in_cluster.firing("newcomer") == [], "it is told that no alert fires")

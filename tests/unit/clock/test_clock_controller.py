@@ -13,7 +13,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.clock.controller import Clock, ClockRefused, stored_usage
 from tenancy.clock.idle import Sample
 from tenancy.clock.shutdown import end_reservations
-from tenancy.cluster.prometheus import PrometheusSilent
+from tenancy.cluster.prometheus import PrometheusUnavailable
 from tenancy.kube.objects import Object
 from tenancy.spec.loader import Loaded
 from tests.clock_cluster import MONDAY, RECORD, Cluster, Killed
@@ -380,7 +380,7 @@ def test_idle_work_is_suspended_after_its_warnings_and_busy_work_is_not(idle: Lo
 
 def test_without_samples_nothing_is_suspended_and_the_round_says_why(idle: Loaded) -> None:
     def silent(*_: Any) -> list[Sample]:
-        raise PrometheusSilent("http://x does not answer")
+        raise PrometheusUnavailable("http://x does not answer")
 
     cluster = with_work(idle)
     assert rounds(cluster, idle, 3) == []

@@ -17,7 +17,7 @@ import pytest
 from tenancy.clock.idle import COVERED, SAMPLES, SETTLED_SECONDS, Sample, Work, decide, idle_rules, query, watched_work
 from tenancy.clock.prometheus import GpuMetrics
 from tenancy.clock.usage import IdleTime, Usage
-from tenancy.cluster.prometheus import PrometheusSilent
+from tenancy.cluster.prometheus import PrometheusUnavailable
 from tenancy.lab import prometheus, tools
 from tenancy.planning import make_plan
 from tenancy.spec.fields.tiers import IdleAction, IdleRule
@@ -290,9 +290,9 @@ def test_prometheus_is_asked_for_settled_samples(loaded: Loaded) -> None:
 def test_an_incomplete_answer_is_none(loaded: Loaded, status: int, more: dict[str, Any]) -> None:
     with prometheus_double() as double:
         double.status, double.more = status, more
-        with pytest.raises(PrometheusSilent, match="answers"):
+        with pytest.raises(PrometheusUnavailable, match="answers"):
             GpuMetrics(double.address).idle_gpus(loaded.environment, NOON)
-    with pytest.raises(PrometheusSilent, match="does not answer"):
+    with pytest.raises(PrometheusUnavailable, match="does not answer"):
         GpuMetrics(double.address).idle_gpus(loaded.environment, NOON)
 
 

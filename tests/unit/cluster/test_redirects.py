@@ -9,7 +9,6 @@ import ssl
 import subprocess
 import sys
 import threading
-import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,11 +24,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from tenancy.chargeback.prometheus import Prometheus, PrometheusUnreachable
 from tenancy.cluster.api import Api
+from tenancy.cluster.prometheus import Prometheus, PrometheusUnavailable
+from tenancy.http_client import MAX_REDIRECTS, HttpClient, Redirected, origin
 from tenancy.lab.downloads import Downloads, RouteError
 from tenancy.lab.progress import Progress
-from tenancy.redirects import NoDowngrade, Redirected, SameOrigin, origin
 
 ROOT = Path(__file__).parents[3]
 TOKEN = "s3cr3t"
@@ -123,7 +122,7 @@ def test_a_token_for_prometheus_does_not_leave_its_origin(
 ) -> None:
     origin_server, target = servers
     origin_server.moved[RANGE] = code, ELSEWHERE[where](origin_server, target, RANGE)
-    with pytest.raises(PrometheusUnreachable, match=r"redirects to http://.*; rule: .*; change: "):
+    with pytest.raises(PrometheusUnavailable, match=r"redirects to http://.*; rule: .*; change: "):
         list(Prometheus(origin_server.url(), TOKEN).range("up", 0, 60, 60))
     assert [request.credential for request in origin_server.asked] == [f"Bearer {TOKEN}"], (
         "asked once: a redirect is no passing fault"
@@ -224,14 +223,6 @@ def test_a_download_may_be_redirected_to_another_host(servers: tuple[Server, Ser
     assert [request.path for request in target.asked] == ["/tool"]
 
 
-def test_a_download_stays_encrypted() -> None:
-    request = urllib.request.Request("https://get.example/tool")
-    follow = NoDowngrade().redirect_request
-    assert follow(request, None, 302, "Found", {}, "https://mirror.example/tool")  # type: ignore[arg-type]
-    with pytest.raises(Redirected, match=r"http://mirror\.example"):
-        follow(request, None, 302, "Found", {}, "http://mirror.example/tool")  # type: ignore[arg-type]
-
-
 def test_a_download_that_would_lose_its_encryption_ends_its_route(
     servers: tuple[Server, Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,11 +259,15 @@ def _encrypt(server: Server, pem: Path) -> None:
 # Every client
 
 
-def test_nothing_asks_by_urllibs_own_opener() -> None:
-    """It follows a redirect anywhere, with every header."""
+def test_all_requests_go_through_one_client() -> None:
+    """Another one would follow a redirect anywhere, with every header."""
+    other = re.compile(
+        r"urlopen|build_opener|urllib\.request\.Request|http\.client|import requests|PoolManager|ConnectionPool"
+    )
     files = [ROOT / "__main__.py", *(f for d in ("tenancy", "ci", "policy", "bench") for f in (ROOT / d).rglob("*.py"))]
-    asking = {str(file.relative_to(ROOT)) for file in files if re.search(r"\burlopen\(", file.read_text("utf-8"))}
-    assert asking == set()
+    asking = {str(file.relative_to(ROOT)) for file in files if other.search(file.read_text("utf-8"))}
+    # The flood measures connections of its own.
+    assert asking == {"tenancy/http_client.py", "bench/flood.py"}
 
 
 # What an origin is
@@ -295,8 +290,32 @@ def test_an_origin_is_scheme_host_and_port(url: str, second_url: str, same: bool
     assert (origin(url) == origin(second_url)) is same
 
 
-@pytest.mark.parametrize("where", ["http://a.example/", "https://a.example:8443/", "ftp://a.example/"])
-def test_a_redirect_that_changes_scheme_or_port_alone_is_refused(where: str) -> None:
-    request = urllib.request.Request("https://a.example/", headers={"Authorization": "Bearer x"})
-    with pytest.raises(Redirected):
-        SameOrigin().redirect_request(request, None, 302, "Found", {}, where)  # type: ignore[arg-type]
+@elsewhere
+@code
+def test_a_redirect_to_another_origin_is_refused(where: str, code: int, servers: tuple[Server, Server]) -> None:
+    origin_server, target = servers
+    origin_server.moved["/x"] = code, ELSEWHERE[where](origin_server, target, "/x")
+    with pytest.raises(Redirected, match="redirects to http://"):
+        HttpClient(5).request("POST", origin_server.url("/x"), b"body", {"Authorization": f"Bearer {TOKEN}"})
+    assert _seen_beyond(origin_server, target) == []
+
+
+def test_redirects_without_an_end_are_an_error(servers: tuple[Server, Server]) -> None:
+    origin_server, _ = servers
+    origin_server.moved["/x"] = 302, "/x"
+    with pytest.raises(Redirected, match="10 redirects"):
+        HttpClient(5).request("GET", origin_server.url("/x"))
+    assert len(origin_server.asked) == MAX_REDIRECTS
+
+
+def test_a_request_goes_to_the_proxy_of_the_environment_and_names_its_user(
+    servers: tuple[Server, Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy, _ = servers
+    monkeypatch.setenv("http_proxy", proxy.url().replace("://", "://user:secret@"))
+    monkeypatch.delenv("no_proxy", raising=False)
+    assert HttpClient(5).request("GET", "http://far.example/x").status == 200
+    assert [request.path for request in proxy.asked] == ["http://far.example/x"]
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    assert HttpClient(5).request("GET", proxy.url("/near")).status == 200
+    assert proxy.asked[-1].path == "/near"

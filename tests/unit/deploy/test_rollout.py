@@ -14,8 +14,9 @@ import pytest
 from tenancy.catalog import vocabulary as words
 from tenancy.cli import up_rollout
 from tenancy.cli.up_rollout import alert_findings, expect_former_environments, inactive_queues, run_waves
-from tenancy.cluster.alerts import AlertsUnknown, firing
+from tenancy.cluster.alerts import firing
 from tenancy.cluster.api import ApiUnreachable, Response
+from tenancy.cluster.prometheus import PrometheusUnavailable
 from tenancy.deploy.decide import Cause
 from tenancy.deploy.digests import StackDigest
 from tenancy.deploy.driver import RunFailed
@@ -342,13 +343,13 @@ def test_without_alerts_it_is_green() -> None:
     ],
 )
 def test_a_prometheus_that_does_not_tell_is_not_taken_for_silence(source: AlertSource, why: str) -> None:
-    with pytest.raises(AlertsUnknown, match=why):
+    with pytest.raises(PrometheusUnavailable, match=why):
         firing_alerts(source)
 
 
 def test_an_address_outside_of_the_cluster_is_asked_directly() -> None:
     source: Any = AlertSource()
-    with pytest.raises(AlertsUnknown, match=r"http://127\.0\.0\.1:9 does not answer"):
+    with pytest.raises(PrometheusUnavailable, match=r"http://127\.0\.0\.1:9 does not answer"):
         list(firing(source, "bank", "http://127.0.0.1:9"))
     assert source.paths == []
 

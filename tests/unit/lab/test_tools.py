@@ -24,6 +24,7 @@ from pathlib import Path
 import pytest
 from answering import answering
 
+from tenancy.http_client import HttpClient, NoAnswer
 from tenancy.lab import builds, downloads, recipes, tools
 from tenancy.lab.recipes import Checksums, HostPlatform
 from tests.conftest import every
@@ -306,11 +307,11 @@ def test_a_host_that_cannot_be_reached_is_tried_once_in_a_run(
 ) -> None:
     tries: list[str] = []
 
-    def refuse(url: str) -> None:
+    def refuse(_client: HttpClient, _method: str, url: str, **_: object) -> None:
         tries.append(url)
-        raise TimeoutError("timed out")
+        raise NoAnswer("timed out")
 
-    monkeypatch.setattr(downloads, "_probe", refuse)
+    monkeypatch.setattr(HttpClient, "open", refuse)
     monkeypatch.setenv("FAKE_FAIL", "1")
     with pytest.raises(tools.ToolsError, match=r"cannot be reached \(timed out\)") as raised:
         lab.ensure("alpha")
