@@ -6,8 +6,10 @@ manifests, for what writes them or compares them with a cluster: components, fil
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
@@ -254,9 +256,9 @@ class Plan:
 
     def tenant(self, name: str) -> TenantPlan:
         """The tenant of that name; KeyError if the environment has none."""
-        for tenant in self.tenants:
-            if tenant.name == name:
-                return tenant
+        index = bisect_left(self.tenants, name, key=attrgetter("name"))
+        if self.tenants[index : index + 1] and self.tenants[index].name == name:
+            return self.tenants[index]
         raise KeyError(name)
 
     def objects(self) -> Iterator[Object]:
