@@ -61,7 +61,7 @@ def test_the_api_page_has_signature_arguments_errors_fields_and_values() -> None
     assert "\n| `kubernetes` | `str` | `'1.36'` | Minor version of Kubernetes" in API
     assert "\n| `suspend` | its pods are deleted" in API
     assert "\n| `namespaces` | `pulumi.Output[dict[str, str]]` | Name on the cluster by name in the tenant" in API
-    assert "load(name: str | os.PathLike[str], root: Path | None = None) -> Loaded" in API
+    assert "load(name: str | os.PathLike[str], root: Path | None = None, day: dt.date | None = None) -> Loaded" in API
     assert "## tenancy.__version__" not in API, "a constant needs no section"
 
 
