@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,9 +13,10 @@ import yaml
 
 from tenancy.catalog.files import read_file, read_input
 from tenancy.catalog.text import escape_invisible
+from tenancy.check.admission.cel import syntax_mistake
 from tenancy.check.lines import MAX_BYTES, line_of
 from tenancy.kube.documents import Lined, ManifestLoader, documents
-from tenancy.kube.kinds import GROUPS, placed
+from tenancy.kube.kinds import GROUPS, group_of, placed
 from tenancy.kube.objects import get_path
 from tenancy.rules.found import UNREADABLE, Object
 
@@ -176,8 +178,13 @@ def _take(manifests: Manifests, file: str, content: bytes) -> None:
                     manifests.unread.append(
                         Unread(FilePosition(file, at_line), problem, "an object of Kubernetes", _CORRECT)
                     )
+                    continue
+                place = FilePosition(file, at_line, node if keeps else None)
+                if detail := mistaken_expression(item):
+                    change = "write an expression that the API server compiles"
+                    manifests.unread.append(Unread(place.of(detail), detail, "an expression is CEL", change))
                 else:
-                    manifests.objects.append((item, FilePosition(file, at_line, node if keeps else None)))
+                    manifests.objects.append((item, place))
         except UNREADABLE as error:  # a release's chart and values are looked for where they stand
             detail = f"an object that cannot be read ({error})"
             manifests.unread.append(Unread(FilePosition(file, line), detail, "an object of Kubernetes", _CORRECT))
@@ -301,6 +308,27 @@ _MAPPINGS = (
     ("spec", "template", "spec"),
     ("roleRef",),
 )
+
+
+_WITH_EXPRESSIONS = frozenset({"admissionregistration.k8s.io", "resource.k8s.io"})
+_EXPRESSION = re.compile(r"expression$", re.IGNORECASE)
+
+
+def mistaken_expression(item: Object) -> str | None:
+    """An expression that is no CEL, with its path and what is wrong with it; None if there is none.
+
+    Functions and types are not judged: Kubernetes has more of them than are known here.
+    """
+    waiting: list[tuple[str, Any]] = [("spec", item.get("spec"))] if group_of(item) in _WITH_EXPRESSIONS else []
+    while waiting:
+        path, value = waiting.pop()
+        if isinstance(value, Mapping):
+            waiting += [(f"{path}.{key}", inner) for key, inner in value.items()]
+        elif isinstance(value, list):
+            waiting += [(f"{path}[{number}]", inner) for number, inner in enumerate(value)]
+        elif isinstance(value, str) and _EXPRESSION.search(path) and (mistake := syntax_mistake(value)):
+            return f"{path}: {value[:60]!r} ({mistake})"
+    return None
 
 
 def _is_named(item: Object) -> bool:

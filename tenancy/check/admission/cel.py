@@ -27,6 +27,7 @@ Permission = Callable[[Mapping[str, str]], bool]
 _PERMISSION: ContextVar[Permission] = ContextVar("permission")
 _PARTS = {"group": "group", "resource": "resource", "namespace": "namespace", "check": "verb"}
 """Functions of the authorizer, and the part of a permission that each names."""
+_SYNTAX = re.compile(r"Syntax error: (.*?)(?= expecting \{|$)", re.MULTILINE)
 _VARIABLE = re.compile(r"\bvariables\.(\w+)")
 
 
@@ -105,6 +106,17 @@ def compiled(expression: str) -> Any:
         return _environment().compile(expression)
     except RuntimeError as error:
         raise ValueError(str(error)) from error
+
+
+def syntax_mistake(expression: str) -> str | None:
+    """What is wrong with a text that is no expression; None for one that can be read."""
+    try:
+        compiled(expression)
+    except ValueError as error:
+        mistake = _SYNTAX.search(str(error))
+        # Names in backticks are read by Kubernetes alone.
+        return mistake[1] if mistake and "`" not in expression else None
+    return None
 
 
 @cache

@@ -320,6 +320,31 @@ def test_what_cannot_be_judged_ends_with_2_and_its_place(
     assert "change: " in result.stderr
 
 
+def policy_of_text(expression: str) -> str:
+    """A policy with an expression on line 7."""
+    return (
+        "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: own}\n"
+        f"spec:\n  validations:\n  - message: x\n    expression: {json.dumps(expression)}\n"
+    )
+
+
+@pytest.mark.parametrize("expression", ["object.spec.(", "object.a b", "object.spec.all(c, c.x", "'abc", ""])
+def test_an_expression_that_does_not_compile_is_named_with_its_line(expression: str, tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text(policy_of_text(expression))
+    result = run(tmp_path)
+    assert (result.exit_code, result.stdout) == (2, "")
+    (sentence,) = result.stderr.splitlines()
+    assert re.search(r"x\.yaml:7: given spec\.validations\[0\]\.expression: ", sentence), sentence
+
+
+@pytest.mark.parametrize(
+    "expression", ["object.spec.a", "params.most > 1 && url(object.a).getHost() == ip('::1')", "object.`a.b` == 1"]
+)
+def test_an_expression_of_functions_that_are_not_known_here_is_taken(expression: str, tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text(policy_of_text(expression))
+    assert run(tmp_path).exit_code == 1, "guard-02 alone: nothing binds it"
+
+
 PARTITIONED_POOL = node_pool("quarters", P5, [GPU_TAINT], {MIG_CONFIG: "quarters"})
 UNREADABLE_OVERLAY = with_field(overlay("o", "quarters"), ("spec", "requirements", 0), -1)
 
