@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tenancy.catalog.frameworks import Framework
@@ -14,136 +16,69 @@ POD_NAME = "tenancy-verify"
 """Name of every object that attacks ask for."""
 
 
-class AttackPlace(Protocol):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AttackPlace(ABC):
     """One tenant's namespace."""
 
     # Models of the spec: rules know their fields and not their classes.
-    @property
-    def environment(self) -> Any:
-        """The environment's model."""
-        ...
+    environment: Any
+    """The environment's model."""
+    tenant: Any
+    """The tenant's model."""
+    namespace: Any
+    """The namespace's model."""
+    training_runtime: str | None
+    """A ClusterTrainingRuntime of the cluster."""
+    name: str
+    """Name of the namespace in the cluster."""
+    developer: Impersonation | None
+    """An identity that may create workloads here, with GPUs too."""
+    without_grant: Impersonation | None
+    """An identity that may create workloads here and has no grant of GPUs by name."""
+    owner: Impersonation | None
+    """An identity with the role owner here."""
+    usable_gpus: Mapping[str, int]
+    """Maximum number of GPUs in use here at once, by flavor, where it is above zero."""
+    is_restricted: bool
+    """Whether it enforces Pod Security's restricted level."""
+    frameworks: Sequence[Framework]
+    """Kinds of other operators that the environment queues."""
+    allowances: Collection[str]
+    """Allowances of the namespace."""
+    priorities: Sequence[str]
+    """Names of the priority classes that work here may have; the last is its default."""
+    other_priorities: Sequence[str]
+    """Names of the priority classes of the environment that work here may not have."""
+    pools: Sequence[str]
+    """Pools with a taint that pods here may tolerate."""
+    registries: Sequence[str]
+    """Prefixes of images that pods here may run."""
+    resources: Collection[str]
+    """Extended resources that pods here may ask for."""
+    labels: Mapping[str, str]
+    """Cost labels of the namespace."""
+    own_labels: Collection[str]
+    """Keys of the labels that the tenant's file adds."""
+    device_classes: Sequence[str]
+    """Device classes that claims here may name."""
+    other_device_classes: Sequence[str]
+    """Device classes of the environment that claims here may not name."""
+    queue: str
+    """Name of the ClusterQueue of the namespace."""
+    max_run_seconds: str
+    """Maximum run time of work here, in seconds; empty where there is none."""
 
-    @property
-    def tenant(self) -> Any:
-        """The tenant's model."""
-        ...
-
-    @property
-    def namespace(self) -> Any:
-        """The namespace's model."""
-        ...
-
-    @property
-    def training_runtime(self) -> str | None:
-        """A ClusterTrainingRuntime of the cluster."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """Name of the namespace in the cluster."""
-        ...
-
-    @property
-    def developer(self) -> Impersonation | None:
-        """An identity that may create workloads here, with GPUs too."""
-        ...
-
-    @property
-    def without_grant(self) -> Impersonation | None:
-        """An identity that may create workloads here and has no grant of GPUs by name."""
-        ...
-
-    @property
-    def owner(self) -> Impersonation | None:
-        """An identity with the role owner here."""
-        ...
-
-    @property
-    def usable_gpus(self) -> Mapping[str, int]:
-        """Maximum number of GPUs in use here at once, by flavor, where it is above zero."""
-        ...
-
-    @property
-    def is_restricted(self) -> bool:
-        """Whether it enforces Pod Security's restricted level."""
-        ...
-
-    @property
-    def frameworks(self) -> Sequence[Framework]:
-        """Kinds of other operators that the environment queues."""
-        ...
-
-    @property
-    def allowances(self) -> Collection[str]:
-        """Allowances of the namespace."""
-        ...
-
-    @property
-    def priorities(self) -> Sequence[str]:
-        """Names of the priority classes that work here may have; the last is its default."""
-        ...
-
-    @property
-    def other_priorities(self) -> Sequence[str]:
-        """Names of the priority classes of the environment that work here may not have."""
-        ...
-
-    @property
-    def pools(self) -> Sequence[str]:
-        """Pools with a taint that pods here may tolerate."""
-        ...
-
-    @property
-    def registries(self) -> Sequence[str]:
-        """Prefixes of images that pods here may run."""
-        ...
-
-    @property
-    def resources(self) -> Collection[str]:
-        """Extended resources that pods here may ask for."""
-        ...
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """Cost labels of the namespace."""
-        ...
-
-    @property
-    def own_labels(self) -> Collection[str]:
-        """Keys of the labels that the tenant's file adds."""
-        ...
-
-    @property
-    def device_classes(self) -> Sequence[str]:
-        """Device classes that claims here may name."""
-        ...
-
-    @property
-    def other_device_classes(self) -> Sequence[str]:
-        """Device classes of the environment that claims here may not name."""
-        ...
-
-    @property
-    def queue(self) -> str:
-        """Name of the ClusterQueue of the namespace."""
-        ...
-
-    @property
-    def max_run_seconds(self) -> str:
-        """Maximum run time of work here, in seconds; empty where there is none."""
-        ...
-
+    @abstractmethod
     def pod(self, gpu_counts: Mapping[str, int] | None = None) -> Object:
         """A pod that is admitted, with GPUs by flavor."""
-        ...
 
+    @abstractmethod
     def manifest(self) -> Object:
         """The Namespace as the plan has it."""
-        ...
 
+    @abstractmethod
     def queue_of(self, tenant: str) -> str:
         """Name that the ClusterQueue of a tenant would have for this namespace's tier."""
-        ...
 
 
 class AttackScene(Protocol):

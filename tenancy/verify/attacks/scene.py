@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,145 +29,93 @@ from tenancy.planning.kubernetes.namespaces import (
 from tenancy.planning.kubernetes.samples import sample
 from tenancy.planning.queueing.queue_names import queue_name
 from tenancy.planning.queueing.quota_shares import quota_ceiling
-from tenancy.rules.scene import POD_NAME
+from tenancy.rules.scene import POD_NAME, AttackPlace
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.people import Role
 from tenancy.spec.fields.tenant import Namespace, PodSecurity, Tenant, applies_to
 
 
-@dataclass(frozen=True)
-class AttackedNamespace:
+def attacked_namespace(
+    environment: Environment, tenant: Tenant, namespace: Namespace, training_runtime: str | None
+) -> AttackedNamespace:
+    """The namespace with what attacks and their twins ask for."""
+    tier, without_grant = tenant.tier_of(namespace), _worker(tenant, namespace)
+    priorities, device_classes = allowed_classes(environment, tier), granted_classes(environment, tenant)
+    max_gpus = quota_ceiling(environment, tenant, namespace)
+    return AttackedNamespace(
+        environment=environment,
+        tenant=tenant,
+        namespace=namespace,
+        training_runtime=training_runtime,
+        name=tenant.namespace_name(namespace),
+        developer=_with_gpu_grant(tenant, namespace, without_grant),
+        without_grant=without_grant,
+        owner=_person(tenant, namespace, Role.OWNER),
+        max_gpus=max_gpus,
+        usable_gpus={flavor: count for flavor, count in max_gpus.items() if count},
+        is_restricted=namespace.pod_security is PodSecurity.RESTRICTED,
+        frameworks=frameworks(environment),
+        allowances=allowances(environment, tenant, namespace),
+        priorities=priorities,
+        other_priorities=sorted({class_name(tier) for tier in environment.tiers} - set(priorities)),
+        pools=allowed_pools(environment, tenant, tier),
+        registries=allowed_registries(environment, tenant),
+        resources=granted_resources(environment, tenant, namespace),
+        labels=tenant_labels(environment, tenant, namespace),
+        own_labels=extra_labels(tenant, namespace),
+        device_classes=device_classes,
+        other_device_classes=sorted({*map(device_class, claimable_flavors(environment))} - {*device_classes}),
+        queue=queue_name(tenant.tenant, tier),
+        max_run_seconds=queue_notes(environment, tenant, namespace).get(words.MAX_RUN_SECONDS, ""),
+    )
+
+
+def _person(tenant: Tenant, namespace: Namespace, role: Role) -> Impersonation | None:
+    """An identity with that role in a namespace: the first group that has it, or else the first user."""
+    people = [person for person in tenant.people if person.role is role and applies_to(person.namespaces, namespace)]
+    for person in sorted(people, key=lambda person: person.kind):
+        if person.kind == "Group":
+            return Impersonation(f"verify-{role}@{tenant.tenant}", (person.name,))
+        if person.kind == "User":
+            return Impersonation(person.name)
+    return None
+
+
+def _worker(tenant: Tenant, namespace: Namespace) -> Impersonation | None:
+    return _person(tenant, namespace, Role.DEVELOPER) or _person(tenant, namespace, Role.OWNER)
+
+
+def _with_gpu_grant(tenant: Tenant, namespace: Namespace, worker: Impersonation | None) -> Impersonation | None:
+    for user in tenant.gpu_users if worker else ():
+        if worker and applies_to(user.namespaces, namespace):
+            if user.kind == "Group":
+                return Impersonation(worker.user, (*worker.groups, user.name))
+            if user.kind == "User":
+                return Impersonation(user.name, worker.groups)
+    return worker
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AttackedNamespace(AttackPlace):
     """One tenant's namespace."""
 
     environment: Environment
     tenant: Tenant
     namespace: Namespace
-    training_runtime: str | None = None
-    """A ClusterTrainingRuntime of the cluster: Kueue refuses a TrainJob whose runtime does not exist."""
-
-    @property
-    def name(self) -> str:
-        """Name of the namespace in the cluster."""
-        return self.tenant.namespace_name(self.namespace)
+    max_gpus: Mapping[str, int]
+    """Maximum number of GPUs in use here at once, by flavor."""
 
     def person(self, role: Role) -> Impersonation | None:
-        """An identity with that role here: the first group that has it, or else the first user."""
-        people = [
-            person
-            for person in self.tenant.people
-            if person.role is role and applies_to(person.namespaces, self.namespace)
-        ]
-        for person in sorted(people, key=lambda person: person.kind):
-            if person.kind == "Group":
-                return Impersonation(f"verify-{role}@{self.tenant.tenant}", (person.name,))
-            if person.kind == "User":
-                return Impersonation(person.name)
-        return None
-
-    @property
-    def owner(self) -> Impersonation | None:
-        """An identity with the role owner here."""
-        return self.person(Role.OWNER)
-
-    @property
-    def is_restricted(self) -> bool:
-        """Whether it enforces Pod Security's restricted level."""
-        return self.namespace.pod_security is PodSecurity.RESTRICTED
-
-    @cached_property
-    def frameworks(self) -> tuple[Framework, ...]:
-        """Kinds of other operators that the environment queues."""
-        return frameworks(self.environment)
-
-    @property
-    def allowances(self) -> Collection[str]:
-        """Allowances of the namespace."""
-        return allowances(self.environment, self.tenant, self.namespace)
-
-    @property
-    def _tier(self) -> str:
-        return self.tenant.tier_of(self.namespace)
-
-    @property
-    def priorities(self) -> Sequence[str]:
-        """Names of the priority classes that work here may have; the last is its default."""
-        return allowed_classes(self.environment, self._tier)
-
-    @property
-    def other_priorities(self) -> Sequence[str]:
-        """Names of the priority classes of the environment that work here may not have."""
-        return sorted({class_name(tier) for tier in self.environment.tiers} - set(self.priorities))
-
-    @property
-    def pools(self) -> Sequence[str]:
-        """Pools with a taint that pods here may tolerate."""
-        return allowed_pools(self.environment, self.tenant, self._tier)
-
-    @property
-    def registries(self) -> Sequence[str]:
-        """Prefixes of images that pods here may run."""
-        return allowed_registries(self.environment, self.tenant)
-
-    @property
-    def resources(self) -> Collection[str]:
-        """Extended resources that pods here may ask for."""
-        return granted_resources(self.environment, self.tenant, self.namespace)
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """Cost labels of the namespace."""
-        return tenant_labels(self.environment, self.tenant, self.namespace)
-
-    @property
-    def own_labels(self) -> Collection[str]:
-        """Keys of the labels that the tenant's file adds."""
-        return extra_labels(self.tenant, self.namespace)
-
-    @property
-    def device_classes(self) -> Sequence[str]:
-        """Device classes that claims here may name."""
-        return granted_classes(self.environment, self.tenant)
-
-    @property
-    def other_device_classes(self) -> Sequence[str]:
-        """Device classes of the environment that claims here may not name."""
-        return sorted({*map(device_class, claimable_flavors(self.environment))} - {*self.device_classes})
-
-    @property
-    def queue(self) -> str:
-        """Name of the ClusterQueue of the namespace."""
-        return self.queue_of(self.tenant.tenant)
+        """An identity with that role here."""
+        return _person(self.tenant, self.namespace, role)
 
     def queue_of(self, tenant: str) -> str:
         """Name that the ClusterQueue of a tenant would have for this namespace's tier."""
-        return queue_name(tenant, self._tier)
-
-    @property
-    def max_run_seconds(self) -> str:
-        """Maximum run time of work here, in seconds; empty where there is none."""
-        return queue_notes(self.environment, self.tenant, self.namespace).get(words.MAX_RUN_SECONDS, "")
+        return queue_name(tenant, self.tenant.tier_of(self.namespace))
 
     def manifest(self) -> Object:
         """The Namespace as the plan has it."""
         return namespace_meta(self.environment, self.tenant, self.namespace).manifest("v1", "Namespace", {})
-
-    @cached_property
-    def without_grant(self) -> Impersonation | None:
-        """An identity that may create workloads here and has no grant of GPUs by name (gpu-users)."""
-        return self.person(Role.DEVELOPER) or self.person(Role.OWNER)
-
-    @cached_property
-    def developer(self) -> Impersonation | None:
-        """An identity that may create workloads here, with GPUs too."""
-        without_gpu_grant = self.without_grant
-        for user in self.tenant.gpu_users if without_gpu_grant else ():
-            if applies_to(user.namespaces, self.namespace):
-                assert without_gpu_grant
-                if user.kind == "Group":
-                    return Impersonation(without_gpu_grant.user, (*without_gpu_grant.groups, user.name))
-                if user.kind == "User":
-                    return Impersonation(user.name, without_gpu_grant.groups)
-        return without_gpu_grant
 
     def pod(self, gpu_counts: Mapping[str, int] | None = None) -> Object:
         """The sample pod without a namespace, so that it can be requested here or elsewhere."""
@@ -175,16 +123,6 @@ class AttackedNamespace:
         del pod["metadata"]["namespace"]
         pod["metadata"]["name"] = POD_NAME
         return pod
-
-    @cached_property
-    def max_gpus(self) -> dict[str, int]:
-        """Maximum number of GPUs in use here at once, by flavor."""
-        return quota_ceiling(self.environment, self.tenant, self.namespace)
-
-    @cached_property
-    def usable_gpus(self) -> dict[str, int]:
-        """Flavors whose maximum here is above zero."""
-        return {flavor: count for flavor, count in self.max_gpus.items() if count}
 
 
 @dataclass(frozen=True)
@@ -225,7 +163,7 @@ class Scene:
         ordered = sorted(active_tenants(self.tenants), key=lambda tenant: tenant.tenant)
         runtime = next(iter(self.training_runtimes), None)
         return [
-            AttackedNamespace(self.environment, tenant, part, runtime)
+            attacked_namespace(self.environment, tenant, part, runtime)
             for tenant in ordered
             for part in tenant.namespaces
         ]
