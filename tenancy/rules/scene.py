@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any, Generic, TypeVar
 
 from tenancy.catalog.frameworks import Framework
 from tenancy.kube.objects import Object
@@ -81,70 +82,77 @@ class AttackPlace(ABC):
         """Name that the ClusterQueue of a tenant would have for this namespace's tier."""
 
 
-class AttackScene(Protocol):
-    """The environment, its tenants and facts of the cluster."""
+Place = TypeVar("Place", bound=AttackPlace)
 
-    @property
-    def environment(self) -> Any:
-        """The environment's model."""
-        ...
 
-    @property
-    def tenants(self) -> Sequence[Any]:
-        """The tenants' models."""
-        ...
+@dataclass(frozen=True)
+class AttackScene(ABC, Generic[Place]):
+    """Material of attacks: the environment, its tenants and facts of the cluster."""
 
-    @property
-    def runtime_classes(self) -> Sequence[str]:
-        """RuntimeClasses of the cluster."""
-        ...
+    environment: Any
+    """The environment's model."""
+    tenants: Sequence[Any]
+    """The tenants' models."""
+    runtime_classes: Sequence[str] = ()
+    """RuntimeClasses of the cluster: the API server refuses an unknown one before any guard is evaluated."""
+    training_runtimes: Sequence[str] = ()
+    """ClusterTrainingRuntimes of the cluster; empty also where the environment does not queue TrainJobs."""
+    nodes: Sequence[Object] | None = None
+    """Nodes of the cluster, at least one of a pool; None: the nodes that the lab would have."""
+    namespaces: frozenset[str] | None = None
+    """Namespaces of the cluster; None: all that the files name."""
+    address: str | None = None
+    """A free address of the cluster's service range; None: one of the range that the files name."""
+    unserved: Sequence[Framework] = ()
+    """Kinds of queues.kinds that the cluster does not serve: nothing can be sent to them."""
 
-    @property
-    def address(self) -> str | None:
-        """A free address of the cluster's service range."""
-        ...
-
-    @property
-    def unserved(self) -> Sequence[Framework]:
-        """Kinds of queues.kinds that the cluster does not serve."""
-        ...
-
-    @property
+    @cached_property
+    @abstractmethod
     def node(self) -> Object | None:
         """The node whose kubelet attacks."""
-        ...
 
-    @property
-    def unmanaged(self) -> str | None:
-        """The first unmanaged namespace that exists."""
-        ...
-
-    @property
-    def places(self) -> Sequence[AttackPlace]:
+    @cached_property
+    @abstractmethod
+    def places(self) -> Sequence[Place]:
         """Every namespace, the tenants in the order of their names."""
-        ...
 
-    @property
-    def staffed(self) -> Sequence[AttackPlace]:
-        """Namespaces with a developer or an owner."""
-        ...
-
-    @property
-    def home(self) -> AttackPlace | None:
-        """The namespace in which rules common to all namespaces are attacked."""
-        ...
-
+    @abstractmethod
     def guard(self, rule: str, resource: str, *, deleted: bool = False) -> str:
         """The expected denier by a rule for a resource; with `deleted` for its deletion."""
-        ...
 
-    def pairs(self) -> Iterator[tuple[AttackPlace, AttackPlace]]:
-        """Attacker and victim: each tenant and its neighbours, both ways."""
-        ...
+    @cached_property
+    def unmanaged(self) -> str | None:
+        """The first unmanaged namespace (platform.unmanaged) that exists."""
+        unmanaged_names = sorted(self.environment.platform.unmanaged)
+        return next((name for name in unmanaged_names if self.namespaces is None or name in self.namespaces), None)
 
-    def other_tenant_namespace(self, place: Any) -> AttackPlace | None:
+    @cached_property
+    def staffed(self) -> Sequence[Place]:
+        """Namespaces with a developer or an owner."""
+        return [place for place in self.places if place.developer]
+
+    @cached_property
+    def home(self) -> Place | None:
+        """The namespace in which rules common to all namespaces are attacked; one with GPUs if there is any."""
+        return next(iter(sorted(self.staffed, key=lambda place: not place.usable_gpus)), None)
+
+    def pairs(self) -> Iterator[tuple[Place, Place]]:
+        """Attacker and victim: each tenant and its neighbours, both ways, so that the number is linear in tenants.
+
+        With up to three tenants these are all pairs.
+        """
+        first_namespaces = list({place.tenant.tenant: place for place in reversed(self.staffed)}.values())[::-1]
+        seen_pairs: set[tuple[str, str]] = set()
+        for index, place in enumerate(first_namespaces):
+            for neighbour in (first_namespaces[index - 1], first_namespaces[(index + 1) % len(first_namespaces)]):
+                pair = (place.name, neighbour.name)
+                if place is not neighbour and pair not in seen_pairs:
+                    seen_pairs.add(pair)
+                    yield place, neighbour
+
+    def other_tenant_namespace(self, place: AttackPlace) -> Place | None:
         """A namespace of another tenant."""
-        ...
+        return next((candidate for candidate in self.places if candidate.tenant.tenant != place.tenant.tenant), None)
 
 
 Attacks = Callable[[AttackScene], Iterator[Attack]]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from tenancy.catalog import vocabulary as words
-from tenancy.catalog.frameworks import Framework
 from tenancy.kube import deniers
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import Impersonation
@@ -29,7 +28,7 @@ from tenancy.planning.kubernetes.namespaces import (
 from tenancy.planning.kubernetes.samples import sample
 from tenancy.planning.queueing.queue_names import queue_name
 from tenancy.planning.queueing.quota_shares import quota_ceiling
-from tenancy.rules.scene import POD_NAME, AttackPlace
+from tenancy.rules.scene import POD_NAME, AttackPlace, AttackScene
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.people import Role
 from tenancy.spec.fields.tenant import Namespace, PodSecurity, Tenant, applies_to
@@ -126,25 +125,11 @@ class AttackedNamespace(AttackPlace):
 
 
 @dataclass(frozen=True)
-class Scene:
-    """Material of attacks: the environment, its tenants and facts of the cluster."""
+class Scene(AttackScene[AttackedNamespace]):
+    """Material of attacks, made of spec files."""
 
     environment: Environment
     tenants: Sequence[Tenant]
-    runtime_classes: Sequence[str] = ()
-    """RuntimeClasses of the cluster: the API server refuses an unknown one before any guard is evaluated."""
-    training_runtimes: Sequence[str] = ()
-    """ClusterTrainingRuntimes of the cluster; empty also where the environment does not queue TrainJobs."""
-    nodes: Sequence[Object] | None = None
-    """Nodes of the cluster, at least one of a pool; None: the nodes that the lab would have."""
-    namespaces: frozenset[str] | None = None
-    """Namespaces of the cluster; None: all that the files name."""
-
-    address: str | None = None
-    """A free address of the cluster's service range; None: one of the range that the files name."""
-
-    unserved: Sequence[Framework] = ()
-    """Kinds of queues.kinds that the cluster does not serve: nothing can be sent to them."""
 
     @cached_property
     def node(self) -> Object | None:
@@ -152,13 +137,7 @@ class Scene:
         return next(iter(fake_nodes(self.environment) if self.nodes is None else self.nodes), None)
 
     @cached_property
-    def unmanaged(self) -> str | None:
-        """The first unmanaged namespace (platform.unmanaged) that exists."""
-        unmanaged_names = sorted(self.environment.platform.unmanaged)
-        return next((name for name in unmanaged_names if self.namespaces is None or name in self.namespaces), None)
-
-    @cached_property
-    def places(self) -> list[AttackedNamespace]:
+    def places(self) -> Sequence[AttackedNamespace]:
         """Every namespace, the tenants in the order of their names."""
         ordered = sorted(active_tenants(self.tenants), key=lambda tenant: tenant.tenant)
         runtime = next(iter(self.training_runtimes), None)
@@ -167,16 +146,6 @@ class Scene:
             for tenant in ordered
             for part in tenant.namespaces
         ]
-
-    @cached_property
-    def staffed(self) -> list[AttackedNamespace]:
-        """Namespaces with a developer or an owner."""
-        return [place for place in self.places if place.developer]
-
-    @cached_property
-    def home(self) -> AttackedNamespace | None:
-        """The namespace in which rules common to all namespaces are attacked; one with GPUs if there is any."""
-        return next((place for place in self.staffed if place.usable_gpus), next(iter(self.staffed), None))
 
     @cached_property
     def _policies(self) -> dict[tuple[str, str, bool], str]:
@@ -191,21 +160,3 @@ class Scene:
     def guard(self, rule: str, resource: str, *, deleted: bool = False) -> str:
         """The expected denier by a rule for a resource; with `deleted` for its deletion."""
         return deniers.guard(self._policies[rule, resource, deleted], rule)
-
-    def pairs(self) -> Iterator[tuple[AttackedNamespace, AttackedNamespace]]:
-        """Attacker and victim: each tenant and its neighbours, both ways, so that the number is linear in tenants.
-
-        With up to three tenants these are all pairs.
-        """
-        first_namespaces = list({place.tenant.tenant: place for place in reversed(self.staffed)}.values())[::-1]
-        seen_pairs: set[tuple[str, str]] = set()
-        for index, place in enumerate(first_namespaces):
-            for neighbour in (first_namespaces[index - 1], first_namespaces[(index + 1) % len(first_namespaces)]):
-                pair = (place.name, neighbour.name)
-                if place is not neighbour and pair not in seen_pairs:
-                    seen_pairs.add(pair)
-                    yield place, neighbour
-
-    def other_tenant_namespace(self, place: AttackedNamespace) -> AttackedNamespace | None:
-        """A namespace of another tenant."""
-        return next((candidate for candidate in self.places if candidate.tenant.tenant != place.tenant.tenant), None)
