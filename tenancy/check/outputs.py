@@ -7,7 +7,6 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
-from urllib.parse import quote
 from xml.etree import ElementTree
 
 from tenancy.catalog.text import escape_invisible, escape_output, printed_json
@@ -232,7 +231,7 @@ def sarif(verdict: CheckResult, version: str, exceptions: str = "") -> str:
                 "ruleIndex": ids.index("exc-01"),
                 "level": "error",
                 "message": {"text": message},
-                "locations": [_location(FilePosition(exceptions, 1), f"{waiver.rule} {waiver.resource}")],
+                "locations": [answer_outputs.location(FilePosition(exceptions, 1), f"{waiver.rule} {waiver.resource}")],
                 "partialFingerprints": fingerprint,
             }
         )
@@ -246,7 +245,7 @@ def sarif(verdict: CheckResult, version: str, exceptions: str = "") -> str:
         {
             "level": "error" if verdict.strict else "warning",
             "message": {"text": f"not judged: {entry.object}: {entry.reason}"},
-            "locations": [_location(entry.place, entry.object)],
+            "locations": [answer_outputs.location(entry.place, entry.object)],
         }
         for entry in verdict.unjudged
     ]
@@ -284,7 +283,7 @@ def _result(checked: CheckedFinding, index: int) -> dict[str, Any]:
         "ruleIndex": index,
         "level": "error" if checked.level is RuleLevel.MANDATORY else "warning",
         "message": {"text": str(checked.finding)},
-        "locations": [_location(checked.place, checked.finding.object)],
+        "locations": [answer_outputs.location(checked.place, checked.finding.object)],
         # Lines change; the object and the finding do not.
         "partialFingerprints": {
             "gpuTenancy/v1": f"{checked.finding.rule} {checked.finding.object} {checked.finding.given}"
@@ -295,77 +294,57 @@ def _result(checked: CheckedFinding, index: int) -> dict[str, Any]:
     return result
 
 
-def _location(place: FilePosition, what: str) -> dict[str, Any]:
-    where = {"artifactLocation": {"uri": quote(place.file)}, "region": {"startLine": place.line}}
-    return {"physicalLocation": where, "logicalLocations": [{"name": what, "kind": "object"}]}
-
-
 def junit(verdict: CheckResult) -> str:
     """A suite for each tenant and a case for each object; exceptions and objects that cannot be checked are skipped."""
     verdict = _on_lines(verdict)
     by_object: dict[str, list[CheckedFinding]] = {}
     for entry in verdict.findings:
         by_object.setdefault(entry.finding.object, []).append(entry)
-    root = ElementTree.Element("testsuites", name="tenancy check")
-    suites: dict[str, ElementTree.Element] = {}
-    counts: dict[str, list[int]] = {}
+    suites: _Suites = {}
     unjudged = {(entry.object, entry.place): entry for entry in verdict.unjudged}
     for tenant, name, place in verdict.objects:
-        if tenant not in suites:
-            suites[tenant] = ElementTree.SubElement(root, "testsuite", name=tenant)
-        case = ElementTree.SubElement(
-            suites[tenant],
-            "testcase",
-            name=name,
-            classname=tenant,
-            file=escape_invisible(place.file),
-            line=str(place.line),
-        )
         object_findings = by_object.pop(name, [])
-        tests = counts.setdefault(tenant, [0, 0, 0])
-        tests[0] += 1
+        case = _case(suites, tenant, name, tenant)
+        case.attrib.update(file=escape_invisible(place.file), line=str(place.line))
         if failing := [entry for entry in object_findings if entry.fails]:
-            tests[1] += 1
             text = "\n".join(f"{entry.place}: {entry.finding}" for entry in failing)
             message = ", ".join(dict.fromkeys(entry.finding.rule for entry in failing))
             ElementTree.SubElement(case, "failure", message=message, type=failing[0].rule.severity).text = text
         elif waived := [entry for entry in object_findings if entry.waiver]:
-            tests[2] += 1
             ElementTree.SubElement(case, "skipped", message="; ".join(str(entry.waiver) for entry in waived))
         elif entry := unjudged.pop((name, place), None):
-            _unjudged_case(case, entry, tests, strict=verdict.strict)
+            _say_unjudged(case, entry, strict=verdict.strict)
         if advice := [entry for entry in object_findings if entry.level is RuleLevel.ADVISORY and not entry.waiver]:
             ElementTree.SubElement(case, "system-out").text = "\n".join(str(entry.finding) for entry in advice)
-    if sources := [
-        entry for entry in unjudged.values() if entry.object not in {name for _, name, _ in verdict.objects}
-    ]:
-        suite, tests = ElementTree.SubElement(root, "testsuite", name="not judged"), [0, 0, 0]
-        suites["not judged"], counts["not judged"] = suite, tests
-        for entry in sources:
-            tests[0] += 1
-            case = ElementTree.SubElement(suite, "testcase", name=entry.object, classname="sources")
-            _unjudged_case(case, entry, tests, strict=verdict.strict)
-    if verdict.ended:
-        suite = ElementTree.SubElement(root, "testsuite", name="exceptions")
-        counts["exceptions"], suites["exceptions"] = [len(verdict.ended), len(verdict.ended), 0], suite
-        for waiver in verdict.ended:
-            case = ElementTree.SubElement(
-                suite, "testcase", name=f"{waiver.rule} {waiver.resource}", classname="exceptions"
-            )
-            ElementTree.SubElement(case, "failure", message="exc-01").text = str(waiver)
-    for name, suite in suites.items():
-        tests, failures, skipped = counts[name]
-        suite.attrib.update(tests=str(tests), failures=str(failures), skipped=str(skipped), errors="0")
-    sums = [str(sum(column)) for column in zip(*counts.values(), strict=True)] or ["0", "0", "0"]
-    root.attrib.update(tests=sums[0], failures=sums[1], skipped=sums[2], errors="0")
+    judged_names = {name for _, name, _ in verdict.objects}
+    for entry in unjudged.values():
+        if entry.object not in judged_names:
+            case = _case(suites, "not judged", entry.object, "sources")
+            _say_unjudged(case, entry, strict=verdict.strict)
+    for waiver in verdict.ended:
+        case = _case(suites, "exceptions", f"{waiver.rule} {waiver.resource}", "exceptions")
+        ElementTree.SubElement(case, "failure", message="exc-01").text = str(waiver)
+    root = ElementTree.Element("testsuites", name="tenancy check")
+    root.extend(suites.values())
     if verdict.answers:
         answer_outputs.junit_suite(verdict.answers, root)
-        for key in ("tests", "failures", "skipped"):
-            root.set(key, str(sum(int(suite.get(key) or 0) for suite in root)))
+    for element in (*root, root):
+        cases = [*element.iter("testcase")]
+        element.set("tests", str(len(cases)))
+        for key, outcome in (("failures", "failure"), ("skipped", "skipped")):
+            element.set(key, str(sum(case.find(outcome) is not None for case in cases)))
+        element.set("errors", "0")
     ElementTree.indent(root)
     return escape_output('<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, "unicode"))
 
 
-def _unjudged_case(case: ElementTree.Element, unjudged: Unjudged, tests: list[int], *, strict: bool) -> None:
-    tests[1 if strict else 2] += 1
+_Suites = dict[str, ElementTree.Element]
+
+
+def _case(suites: _Suites, suite_name: str, name: str, classname: str) -> ElementTree.Element:
+    suite = suites.setdefault(suite_name, ElementTree.Element("testsuite", name=suite_name))
+    return ElementTree.SubElement(suite, "testcase", name=name, classname=classname)
+
+
+def _say_unjudged(case: ElementTree.Element, unjudged: Unjudged, *, strict: bool) -> None:
     ElementTree.SubElement(case, "failure" if strict else "skipped", message=f"not judged: {unjudged.reason}")
