@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
-from tenancy.catalog.text import escape_invisible, escape_output, printed_json
+from tenancy.catalog.text import escape_invisible, escape_output, pluralize, printed_json
 from tenancy.check import answer_outputs
 from tenancy.check.judge import CheckedFinding, CheckResult
 from tenancy.check.reader import FilePosition, Unjudged
@@ -99,11 +99,11 @@ def _text(verdict: CheckResult, everything: bool) -> str:
         names = ", ".join(dict.fromkeys(entry.object for entry in hidden_unjudged))
         lines += _wrapped(f"not judged: {len(hidden_unjudged)} more, --all has their reasons: {names}", "", 3)
     if verdict.waits:
-        note = f"note: {_number(len(verdict.waits), 'rule')} of the API server wait for an environment (--env ENV): "
+        note = f"note: {pluralize(len(verdict.waits), 'rule')} of the API server wait for an environment (--env ENV): "
         lines += _wrapped(f"{note}{', '.join(verdict.waits)}", "", None if everything else 2)
     if verdict.others:
         names = ", ".join(dict.fromkeys(escape_invisible(place.file) for place in verdict.others))
-        count = _number(len(verdict.others), "document")
+        count = pluralize(len(verdict.others), "document")
         is_are = "is no object" if len(verdict.others) == 1 else "are no objects"
         lines += _wrapped(f"note: {count} {is_are} of Kubernetes: {names}", "", None if everything else 2)
     if hidden_count:
@@ -118,8 +118,8 @@ def summary(verdict: CheckResult) -> str:
     parts = [f"{len(verdict.answers.refusals)} refused by {verdict.answers.environment}"] if verdict.answers else []
     if verdict.answers and (blocked := len(verdict.answers.blocked)):
         parts.append(f"{blocked} can never start")
-    parts.append(_number(failing, "broken rule") if failing else "no broken rule")
-    parts[0] = f"{_number(len(verdict.objects), 'object')}: {parts[0]}"
+    parts.append(pluralize(failing, "broken rule") if failing else "no broken rule")
+    parts[0] = f"{pluralize(len(verdict.objects), 'object')}: {parts[0]}"
     if advice := len(open_ones) - failing:
         parts.append(f"{advice} to consider")
     if verdict.answers and (undecided := verdict.answers.undecided):
@@ -130,14 +130,10 @@ def summary(verdict: CheckResult) -> str:
     if covered := len(verdict.findings) - len(open_ones):
         parts.append(f"{covered} excepted")
     if verdict.ended:
-        parts.append(_number(len(verdict.ended), "ended exception"))
+        parts.append(pluralize(len(verdict.ended), "ended exception"))
     if verdict.unused:
-        parts.append(_number(len(verdict.unused), "unused exception"))
+        parts.append(pluralize(len(verdict.unused), "unused exception"))
     return ", ".join(parts)
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def _by_tenant(verdict: CheckResult) -> Iterator[tuple[str, list[CheckedFinding]]]:

@@ -65,13 +65,14 @@ def skipped(id: str, rule: str, attack: str, reason: str) -> Attack:
     return Attack(id, rule, attack, "", NOTHING, NOTHING, skipped=reason)
 
 
-def _keys(pointer: str) -> list[str]:
+def keys_of(pointer: str) -> list[str]:
+    """The keys of a JSON pointer."""
     return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
 
 
 def value_at(document: Any, pointer: str) -> Any:
     """The value at the JSON pointer of a JSON document; KeyError or IndexError if there is none."""
-    for key in _keys(pointer):
+    for key in keys_of(pointer):
         document = document[int(key)] if isinstance(document, list) else document[key]
     return document
 
@@ -81,7 +82,7 @@ def put(document: Any, pointer: str, value: Any) -> Any:
 
     The copy shares every other value with the original: requests of attacks are never modified in place.
     """
-    return _put(document, _keys(pointer), value)
+    return _put(document, keys_of(pointer), value)
 
 
 def _put(document: Any, keys: Sequence[str], value: Any) -> Any:

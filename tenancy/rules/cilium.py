@@ -13,6 +13,7 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import UNKNOWN, as_list, get_path
 from tenancy.rules.found import Given, Object
+from tenancy.rules.owned import plain_value
 from tenancy.rules.values import unsafe_range
 
 IN_NAMESPACE, CLUSTERWIDE = "CiliumNetworkPolicy", "CiliumClusterwideNetworkPolicy"
@@ -129,9 +130,9 @@ def _peer(direction: str, key: str, peer: Any, rule: Any, whose: _SelectedPods) 
     elif kind == "Services":
         yield from _service(direction, key, peer, whose)
     elif kind == "Nodes":
-        yield "net-02", f"{direction} {key} {_plain(peer)}, which are nodes"
+        yield "net-02", f"{direction} {key} {plain_value(peer)}, which are nodes"
     else:
-        yield "net-05", f"{direction} {key} {_plain(peer)}, whose addresses no object shows"
+        yield "net-05", f"{direction} {key} {plain_value(peer)}, whose addresses no object shows"
 
 
 def _entity(direction: str, entity: str, rule: Any) -> Given:
@@ -148,7 +149,7 @@ def _range(direction: str, peer: Any) -> Given:
     cidr = peer if isinstance(peer, str) else get_path(peer, "cidr")
     if cidr is None:
         group = get_path(peer, "cidrGroupRef") or get_path(peer, "cidrGroupSelector")
-        yield "net-05", f"{direction} of the CIDR group {_plain(group)}, whose ranges no policy shows"
+        yield "net-05", f"{direction} of the CIDR group {plain_value(group)}, whose ranges no policy shows"
     elif not (direction == "egress" and cidr == words.IDENTITY_AGENT) and (detail := unsafe_range(str(cidr))):
         yield "net-05", f"{direction} {detail}"
 
@@ -159,7 +160,7 @@ def _service(direction: str, key: str, peer: Any, whose: _SelectedPods) -> Given
             # Without a namespace Cilium matches services of that name or label in all namespaces.
             space = get_path(reference, "namespace")
             if not space or (space != whose.namespace and whose.may_be_anothers(str(space))):
-                yield "net-02", f"{direction} {key} {_plain(reference)}"
+                yield "net-02", f"{direction} {key} {plain_value(reference)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,9 +211,9 @@ def _read(selector: Any) -> _Selected:
 
 def _foreign_pods(selector: Any, direction: str, rule: Any, whose: _SelectedPods) -> str | None:
     pods, ports = _read(selector), _ports(rule)
-    detail = f"{_plain(selector)} of {f'tenant {whose.tenant}' if whose.tenant else 'any tenant'}"
+    detail = f"{plain_value(selector)} of {f'tenant {whose.tenant}' if whose.tenant else 'any tenant'}"
     if not pods.reserved and not pods.bound:
-        return None if whose.namespace else f"{_plain(selector)}, which is every pod"
+        return None if whose.namespace else f"{plain_value(selector)}, which is every pod"
     if pods.tenant is not None and pods.tenant == whose.tenant and not pods.reserved:
         return None
     if pods.reserved or not pods.spaces:
@@ -248,7 +249,3 @@ def _ports(rule: Any) -> list[tuple[int, int]] | None:
 
 def _unknown_ports(rule: Any) -> str:
     return f" with ports {UNKNOWN}" if UNKNOWN in str(get_path(rule, "toPorts")) else ""
-
-
-def _plain(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else value

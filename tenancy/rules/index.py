@@ -110,8 +110,3 @@ def selects(selector: Any, space: Object) -> bool:
     """Whether a label selector matches a namespace; the API server labels each with its name."""
     labels = labels_of(space)
     return matches(selector, labels if labels == UNKNOWN else namespace_labels(own_name(space), labels), UNKNOWN)
-
-
-def plain_of(value: Any) -> Any:
-    """The value with plain dictionaries instead of other mappings."""
-    return {key: plain_of(field_value) for key, field_value in value.items()} if isinstance(value, Mapping) else value

@@ -22,6 +22,7 @@ from tenancy.rules.attacks import Attack, Request, attack, escaped, put, skipped
 from tenancy.rules.expressions import cel, is_unchanged
 from tenancy.rules.found import Finding, Given, Object
 from tenancy.rules.model import Face, GuardSubject, Rule, Severity
+from tenancy.rules.owned import plain_value
 from tenancy.rules.scene import AttackScene
 
 PLACING = (words.PREFIX, words.NETWORK_LAYER)
@@ -255,7 +256,7 @@ def _node_class(item: Object) -> Given:
     yield from aws.open_volumes(get_path(spec, "blockDeviceMappings"))
     group, reserved = get_path(spec, "placementGroupSelector"), get_path(spec, "capacityReservationSelectorTerms")
     if group and reserved:
-        yield "node-04", f"placementGroupSelector {_plain(group)} beside capacityReservationSelectorTerms"
+        yield "node-04", f"placementGroupSelector {plain_value(group)} beside capacityReservationSelectorTerms"
 
 
 def _node_pool(item: Object) -> Given:
@@ -432,7 +433,7 @@ def _both(first_terms: Any, second_terms: Any) -> str:
                 return first_value if first_value == second_value else UNKNOWN
         tags, more = get_path(first_term, "tags"), get_path(second_term, "tags")
         if tags and more and (_within(tags, more) or _within(more, tags)):
-            return f"with tags {_plain(tags)} and {_plain(more)}"
+            return f"with tags {plain_value(tags)} and {plain_value(more)}"
     return ""
 
 
@@ -519,7 +520,7 @@ def _untolerated(release: Object, tainted: Iterable[tuple[Object, list[Mapping[s
                 and not any(tolerates(toleration, t, UNKNOWN, False) for toleration in as_list(tolerations))
             ]
             if missing:
-                listed_tolerations = [_plain(toleration) for toleration in as_list(tolerations)]
+                listed_tolerations = [plain_value(toleration) for toleration in as_list(tolerations)]
                 detail = f"{place}.tolerations {listed_tolerations} on {name_of(pool)} with {aws.taints_text(missing)}"
                 yield Finding("node-05", name_of(release), detail)
 
@@ -535,7 +536,3 @@ def _configured(release: Object, maps: Iterable[Object]) -> Iterator[Finding]:
         if (metadata.get("name"), metadata.get("namespace") or home) == (get_path(config, "name"), home):
             for rule, detail in shared_without_a_name(item.get("data")):
                 yield Finding(rule, name_of(item), detail)
-
-
-def _plain(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else value

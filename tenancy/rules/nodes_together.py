@@ -14,8 +14,9 @@ from tenancy.kube.selectors import meets_requirement
 from tenancy.kube.tolerations import tolerates
 from tenancy.rules import aws
 from tenancy.rules.found import Finding, Object
-from tenancy.rules.index import Index, has_pairs, own_name, pairs_of, plain_of, tenant_label
+from tenancy.rules.index import Index, has_pairs, own_name, pairs_of, tenant_label
 from tenancy.rules.nodes import pool_gpus
+from tenancy.rules.owned import plain_value
 
 NODE_POOL = "karpenter.sh/nodepool"
 _NODE_GROUP = "eks.amazonaws.com/nodegroup"
@@ -80,10 +81,10 @@ def _placed(index: Index) -> Iterator[Finding]:
             continue
         fitting = [taints for labels, taints in places if has_pairs(labels, selector)]
         if not fitting and knows_all_nodes:
-            yield Finding("sched-07", name_of(item), f"nodeSelector {plain_of(selector)}, which no node has")
+            yield Finding("sched-07", name_of(item), f"nodeSelector {plain_value(selector)}, which no node has")
         elif fitting and all(_untolerated(pod, taints) for taints in fitting):
             taints_text = aws.taints_text(_untolerated(pod, fitting[0])).partition(" ")[2]
-            detail = f"nodeSelector {plain_of(selector)} without a toleration of {taints_text}"
+            detail = f"nodeSelector {plain_value(selector)} without a toleration of {taints_text}"
             yield Finding("sched-07", name_of(item), detail)
 
 

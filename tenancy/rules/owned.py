@@ -31,5 +31,5 @@ def is_ours(item: Object) -> bool:
 
 
 def plain_value(value: Any) -> Any:
-    """The value as messages show it: a mapping as a dict."""
-    return dict(value) if isinstance(value, Mapping) else value
+    """The value as messages show it, with plain dictionaries instead of other mappings."""
+    return {key: plain_value(entry) for key, entry in value.items()} if isinstance(value, Mapping) else value

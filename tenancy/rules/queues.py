@@ -18,6 +18,7 @@ from tenancy.rules.attacks import Attack, Request, attack, put
 from tenancy.rules.expressions import IN_TENANTS_NAMESPACE, OF_TENANT, cel
 from tenancy.rules.found import Given, Object
 from tenancy.rules.model import GuardSubject, Rule, Severity
+from tenancy.rules.owned import plain_value
 from tenancy.rules.scene import POD_NAME, AttackPlace, AttackScene
 from tenancy.rules.workloads import CLUSTER_ADMIN
 
@@ -236,7 +237,7 @@ def _cluster_queue(item: Object) -> Given:
     # An absent selector matches no namespace.
     if selector is not None and not _selects_own_namespaces(selector, tenant):
         whose = f" of tenant {tenant}" if tenant else ""
-        yield "kueue-11", f"namespaceSelector {_plain(selector)}{whose}"
+        yield "kueue-11", f"namespaceSelector {plain_value(selector)}{whose}"
     if not (cohort := cohort_of(item)):
         return
     yield from _unlimited(spec)
@@ -354,10 +355,6 @@ def of_configuration(text: Any, arguments: Mapping[str, Any] | None = None) -> G
 
 def _value_text(value: Any) -> str:
     return "not set" if value is None else str(value).lower()
-
-
-def _plain(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else value
 
 
 CHECKS: Mapping[str, Callable[[Object], Given]] = {

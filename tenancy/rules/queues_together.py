@@ -11,9 +11,10 @@ from tenancy.kube.objects import UNKNOWN, as_list, get_path, labels_of, name_of
 from tenancy.kube.quantities import parse_or_zero, write
 from tenancy.kube.quota_tree import stored_quotas
 from tenancy.rules.found import Finding, Object
-from tenancy.rules.index import Index, has_pairs, own_name, pairs_of, plain_of, tenant_label
+from tenancy.rules.index import Index, has_pairs, own_name, pairs_of, tenant_label
 from tenancy.rules.nodes import OF_KARPENTER
 from tenancy.rules.nodes_together import NODE_POOL, pool_labels
+from tenancy.rules.owned import plain_value
 from tenancy.rules.queues import cohort_of
 
 _QUEUE_NAME = "kueue.x-k8s.io/queue-name"
@@ -41,7 +42,7 @@ def _leads(index: Index) -> Iterator[Finding]:
             yield Finding("kueue-17", name_of(item), f"clusterQueue {name}, which does not exist")
         elif queue and namespace in index.spaces and namespace not in index.taken_by(queue):
             selector = get_path(queue, "spec", "namespaceSelector")
-            detail = f"clusterQueue {name}, whose namespaceSelector {plain_of(selector)} does not match {namespace}"
+            detail = f"clusterQueue {name}, whose namespaceSelector {plain_value(selector)} does not match {namespace}"
             yield Finding("kueue-17", name_of(item), detail)
     if any(get_path(config, "manageJobsWithoutQueueName") is True for _, config in index.kueue):
         return
@@ -66,7 +67,7 @@ def _members(index: Index) -> Iterator[Finding]:
             continue
         if ((tenant and tenant not in tenants) or not index.taken_by(queue)) and not _uses_nothing(queue):
             detail = (
-                f"cohort {cohort}, and no namespace of a tenant that namespaceSelector {plain_of(selector)} matches"
+                f"cohort {cohort}, and no namespace of a tenant that namespaceSelector {plain_value(selector)} matches"
             )
             yield Finding("kueue-22", name_of(queue), detail)
 
@@ -96,7 +97,7 @@ def _supplies(index: Index) -> Iterator[Finding]:
         nodes = [node for node in index.kinds("Node") if has_pairs(labels_of(node), labels)]
         pools = [pool for pool in index.kinds("NodePool") if has_pairs(pool_labels(pool), labels)]
         if item and labels and index.kinds("Node") and not nodes and not pools:
-            yield Finding("kueue-18", name_of(item), f"nodeLabels {plain_of(labels)}, which no node has")
+            yield Finding("kueue-18", name_of(item), f"nodeLabels {plain_value(labels)}, which no node has")
             continue
         for resource, requested_amount in sorted(demand.get(name, {}).items()):
             # If no node is shown, there may be others than Karpenter's, unless the flavor is only for those.

@@ -79,7 +79,7 @@ def defaulted(item: Object, group: str) -> Object:
     return item
 
 
-def _part(item: Fields, *path: str) -> Fields:
+def part_at(item: Fields, *path: str) -> Fields:
     """The mapping at a path, made if it is absent."""
     for key in path:
         item = item.setdefault(key, {})
@@ -89,7 +89,7 @@ def _part(item: Fields, *path: str) -> Fields:
 def _templates(kind: str, item: Object) -> None:
     template = get_path(item, *BUILT_IN[kind]) if BUILT_IN[kind] else item
     if isinstance(template, dict):
-        _pod_spec(_part(template, "spec"))
+        _pod_spec(part_at(template, "spec"))
 
 
 def _pod_spec(spec: Fields) -> None:
@@ -140,11 +140,11 @@ def requests_from_limits(resources: Fields) -> None:
 def _labels_of_template(item: Object) -> None:
     labels = get_path(item, "spec", "template", "metadata", "labels")
     if labels and not get_path(item, "metadata", "labels"):
-        _part(item, "metadata")["labels"] = dict(labels)
+        part_at(item, "metadata")["labels"] = dict(labels)
 
 
 def _job(item: Object) -> None:
-    spec = _part(item, "spec")
+    spec = part_at(item, "spec")
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = 1
     spec.setdefault("parallelism", 1)
@@ -158,7 +158,7 @@ def _job(item: Object) -> None:
 
 
 def _cron_job(item: Object) -> None:
-    spec = _part(item, "spec")
+    spec = part_at(item, "spec")
     spec.setdefault("concurrencyPolicy", "Allow")
     spec.setdefault("suspend", False)
     spec.setdefault("successfulJobsHistoryLimit", 3)
@@ -167,7 +167,7 @@ def _cron_job(item: Object) -> None:
 
 
 def _replicated(item: Object) -> None:
-    spec = _part(item, "spec")
+    spec = part_at(item, "spec")
     spec.setdefault("replicas", 1)
     item["status"] = {}
 
@@ -177,15 +177,15 @@ def _rolled(item: Object) -> None:
     item["spec"].setdefault("revisionHistoryLimit", 10)
     if item["kind"] == "Deployment":
         item["spec"].setdefault("progressDeadlineSeconds", 600)
-        strategy = _part(item, "spec", "strategy")
+        strategy = part_at(item, "spec", "strategy")
         if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
-            rolling = _part(strategy, "rollingUpdate")
+            rolling = part_at(strategy, "rollingUpdate")
             rolling.setdefault("maxUnavailable", "25%")
             rolling.setdefault("maxSurge", "25%")
     else:
         item["spec"].setdefault("podManagementPolicy", "OrderedReady")
         item["spec"].setdefault("updateStrategy", {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}})
-        retention = _part(item, "spec", "persistentVolumeClaimRetentionPolicy")
+        retention = part_at(item, "spec", "persistentVolumeClaimRetentionPolicy")
         retention.setdefault("whenDeleted", "Retain")
         retention.setdefault("whenScaled", "Retain")
         for claim in as_list(item["spec"].get("volumeClaimTemplates")):
@@ -193,11 +193,11 @@ def _rolled(item: Object) -> None:
 
 
 def _daemon_set(item: Object) -> None:
-    spec = _part(item, "spec")
+    spec = part_at(item, "spec")
     spec.setdefault("revisionHistoryLimit", 10)
-    strategy = _part(spec, "updateStrategy")
+    strategy = part_at(spec, "updateStrategy")
     if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
-        rolling = _part(strategy, "rollingUpdate")
+        rolling = part_at(strategy, "rollingUpdate")
         rolling.setdefault("maxUnavailable", 1)
         rolling.setdefault("maxSurge", 0)
     item["status"] = {}
@@ -212,13 +212,13 @@ def _controller(item: Object) -> None:
 
 
 def _claim(item: Object) -> None:
-    _part(item, "spec").setdefault("volumeMode", "Filesystem")
+    part_at(item, "spec").setdefault("volumeMode", "Filesystem")
     item["spec"].setdefault("resources", {})
     item["status"] = {"phase": "Pending"}
 
 
 def _service(item: Object) -> None:
-    spec = _part(item, "spec")
+    spec = part_at(item, "spec")
     spec.setdefault("sessionAffinity", "None")
     kind = spec.setdefault("type", "ClusterIP")
     for port in as_list(spec.get("ports")):
@@ -245,13 +245,13 @@ def _encoded(text: Any) -> str:
 
 def _namespace(item: Object) -> None:
     if name := item["metadata"].get("name"):
-        _part(item, "metadata", "labels")["kubernetes.io/metadata.name"] = name
-    _part(item, "spec").setdefault("finalizers", ["kubernetes"])
+        part_at(item, "metadata", "labels")["kubernetes.io/metadata.name"] = name
+    part_at(item, "spec").setdefault("finalizers", ["kubernetes"])
     item["status"] = {"phase": "Active"}
 
 
 def _network_policy(item: Object) -> None:
-    spec = _part(item, "spec")
+    spec = part_at(item, "spec")
     spec.setdefault("podSelector", {})
     if "policyTypes" not in spec:
         spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
@@ -261,13 +261,13 @@ def _network_policy(item: Object) -> None:
 
 
 def _autoscaler(item: Object) -> None:
-    _part(item, "spec").setdefault("minReplicas", 1)
+    part_at(item, "spec").setdefault("minReplicas", 1)
     item["status"] = {"currentMetrics": None, "desiredReplicas": 0}
 
 
 def _device_claim(item: Object) -> None:
     claim = item["kind"] == "ResourceClaim"
-    devices = _part(item, "spec", "devices") if claim else _part(item, "spec", "spec", "devices")
+    devices = part_at(item, "spec", "devices") if claim else part_at(item, "spec", "spec", "devices")
     for request in as_list(devices.get("requests")):
         for part in (request.get("exactly"), *as_list(request.get("firstAvailable"))):
             if isinstance(part, dict) and part.setdefault("allocationMode", "ExactCount") == "ExactCount":
@@ -308,7 +308,7 @@ def stored(item: Object, group: str) -> None:
             spec.setdefault("ipFamilyPolicy", "SingleStack")
     elif kind == ("batch", "Job") and not item["spec"].get("manualSelector"):
         uid = metadata.setdefault("uid", "00000000-0000-0000-0000-000000000000")
-        labels = _part(item, "spec", "template", "metadata", "labels")
+        labels = part_at(item, "spec", "template", "metadata", "labels")
         for prefix in ("", "batch.kubernetes.io/"):
             labels.setdefault(f"{prefix}controller-uid", uid)
             labels.setdefault(f"{prefix}job-name", metadata.get("name", ""))

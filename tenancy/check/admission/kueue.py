@@ -7,12 +7,12 @@ configuration is ours: it manages work without a queue's name too, in every name
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.exporters import QUEUE_NAME
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.check.admission.cluster import ClusterObjects
+from tenancy.check.admission.defaults import part_at
 from tenancy.check.admission.requests import AdmissionRequest, Operation
 from tenancy.kube.objects import Object, as_list, get_path
 
@@ -66,7 +66,7 @@ def queued_by_kueue(request: AdmissionRequest, cluster: ClusterObjects) -> None:
         _of_template(item, _BY_TEMPLATE[kind])
     else:
         *path, field = _SUSPENDED[kind]
-        _part(item, *path)[field] = True
+        part_at(item, *path)[field] = True
 
 
 def _gated(item: Object) -> None:
@@ -77,7 +77,7 @@ def _gated(item: Object) -> None:
 
 
 def _of_template(item: Object, framework: str) -> None:
-    template = _part(item, "spec", "template", "metadata")
+    template = part_at(item, "spec", "template", "metadata")
     # A StatefulSet that says that it is part of other work is left alone.
     if framework == "statefulset" and (template.get("annotations") or {}).get(_PARENT, framework) != framework:
         return
@@ -86,9 +86,3 @@ def _of_template(item: Object, framework: str) -> None:
         labels = template.setdefault("labels", {})
         labels[_MANAGED] = _TRUE
         labels.update({k: v for k, v in (item["metadata"].get("labels") or {}).items() if k in (QUEUE_NAME, _PRIORITY)})
-
-
-def _part(item: Any, *path: str) -> Any:
-    for key in path:
-        item = item.setdefault(key, {})
-    return item

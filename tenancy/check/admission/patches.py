@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tenancy.rules.attacks import keys_of, value_at
+
 JSON_PATCH = "application/json-patch+json"
 MERGE = "application/merge-patch+json"
 _KEYS = ("name", "key", "containerPort", "mountPath", "type", "uid")
@@ -56,31 +58,21 @@ def _entries(current_entries: Sequence[Any], patch: Sequence[Any]) -> list[Any]:
 def json_patched(item: Any, operations: Any) -> Any:
     """The object after the operations of a JSON patch."""
     for operation in operations:
-        kind, keys = operation["op"], _keys(operation["path"])
+        kind, keys = operation["op"], keys_of(operation["path"])
         try:
             if kind in ("add", "replace"):
                 item = _with_value(item, keys, operation.get("value"), adding=kind == "add")
             elif kind == "remove":
                 item = _removed(item, keys)
             elif kind in ("copy", "move"):
-                source = _keys(operation["from"])
-                value = _at(item, source)
+                source = keys_of(operation["from"])
+                value = value_at(item, operation["from"])
                 item = _with_value(_removed(item, source) if kind == "move" else item, keys, value, adding=True)
-            elif kind == "test" and _at(item, keys) != operation.get("value"):
+            elif kind == "test" and value_at(item, operation["path"]) != operation.get("value"):
                 raise PatchError(f"testing value {operation['path']} failed")
         except (LookupError, TypeError, ValueError) as error:
             raise PatchError(f"{kind} operation does not apply: {operation['path']}") from error
     return item
-
-
-def _keys(pointer: str) -> list[str]:
-    return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
-
-
-def _at(value: Any, keys: Sequence[str]) -> Any:
-    for key in keys:
-        value = value[int(key)] if isinstance(value, list) else value[key]
-    return value
 
 
 def _with_value(value: Any, keys: Sequence[str], new: Any, *, adding: bool) -> Any:

@@ -38,7 +38,8 @@ def access_attacks(scene: Scene) -> Iterator[Attack]:
     yield from _personas(scene)
 
 
-def _rbac(id: str, sentence: str, request: Request, **twin: Any) -> Attack:
+def rbac_attack(id: str, sentence: str, request: Request, **twin: Any) -> Attack:
+    """An attack that RBAC alone refuses."""
     return attack(f"rbac-{id}", RULE, sentence, deniers.RBAC, request, **twin)
 
 
@@ -68,7 +69,7 @@ def _cross_tenant(attacker: AttackedNamespace, victim: AttackedNamespace) -> Ite
         kind = MERGE if method == "PATCH" else "application/json"
         request = Request(method, victim_path, body, attacker.developer, kind)
         text = f"{attacker.tenant.tenant}'s developer: {sentence} of {victim.tenant.tenant}"
-        yield _rbac(f"{name}-as-{attacker.tenant.tenant}{suffix}", text, request, twin_path=own_path)
+        yield rbac_attack(f"{name}-as-{attacker.tenant.tenant}{suffix}", text, request, twin_path=own_path)
     # The pod does not exist: in the own namespace the answer is 404.
     for name, sentence, method, what, body in (
         ("exec", "open a shell in a pod", "GET", "exec?command=id&stdout=true", None),
@@ -80,7 +81,9 @@ def _cross_tenant(attacker: AttackedNamespace, victim: AttackedNamespace) -> Ite
         kind = STRATEGIC if method == "PATCH" else "application/json"
         request = Request(method, victim_path, body, attacker.developer, kind)
         text = f"{attacker.tenant.tenant}'s developer: {sentence} of {victim.tenant.tenant}"
-        yield _rbac(f"{name}-as-{attacker.tenant.tenant}{suffix}", text, request, twin_path=own_path, twin_missing=True)
+        yield rbac_attack(
+            f"{name}-as-{attacker.tenant.tenant}{suffix}", text, request, twin_path=own_path, twin_missing=True
+        )
 
 
 def _object(api_version: str, kind: str, name: str = POD_NAME, **fields: Any) -> dict[str, Any]:
@@ -104,9 +107,9 @@ def _isolation_resources(place: AttackedNamespace) -> Iterator[Attack]:
     for name, path in isolation_resources.items():
         if name != "namespace":
             request = Request("DELETE", path, None, place.developer)
-            yield _rbac(f"delete-{name}@{place.name}", f"remove its {name}", request, twin_who=None)
+            yield rbac_attack(f"delete-{name}@{place.name}", f"remove its {name}", request, twin_who=None)
         request = Request("PATCH", path, _PATCH, place.developer, MERGE)
-        yield _rbac(f"patch-{name}@{place.name}", f"change its {name}", request, twin_who=None)
+        yield rbac_attack(f"patch-{name}@{place.name}", f"change its {name}", request, twin_who=None)
 
 
 def _own_namespace(place: AttackedNamespace) -> Iterator[Attack]:
@@ -145,7 +148,7 @@ def _own_namespace(place: AttackedNamespace) -> Iterator[Attack]:
         ),
     }
     for name, (sentence, path, body) in creations.items():
-        yield _rbac(name, sentence, Request("POST", path, body, place.developer), twin_who=None)
+        yield rbac_attack(name, sentence, Request("POST", path, body, place.developer), twin_who=None)
     binding_of_pod = _object("v1", "Binding", MISSING_OBJECT, target={"kind": "Node", "name": "node-1"})
     missing = {
         "pod-status": (
@@ -172,7 +175,7 @@ def _own_namespace(place: AttackedNamespace) -> Iterator[Attack]:
         ),
     }
     for name, (sentence, request) in missing.items():
-        yield _rbac(name, sentence, request, twin_who=None, twin_missing=True)
+        yield rbac_attack(name, sentence, request, twin_who=None, twin_missing=True)
 
 
 def _cluster(place: AttackedNamespace) -> Iterator[Attack]:
@@ -193,10 +196,10 @@ def _cluster(place: AttackedNamespace) -> Iterator[Attack]:
             group("admissionregistration.k8s.io/v1", None, "validatingadmissionpolicies"),
         ),
     ):
-        yield _rbac(name, sentence, Request("GET", path, None, who), twin_who=None)
+        yield rbac_attack(name, sentence, Request("GET", path, None, who), twin_who=None)
     request = Request("GET", "/debug/pprof/", None, who)
     # Some clusters disable it: an identity with the right to ask gets 404 there.
-    yield _rbac("profile", "read the API server's memory", request, twin_who=None, twin_missing=True)
+    yield rbac_attack("profile", "read the API server's memory", request, twin_who=None, twin_missing=True)
     admission = "admissionregistration.k8s.io/v1"
     bind_all = _object(RBAC_API, "ClusterRoleBinding", **_binding("cluster-admin"))
     admin = _object(RBAC_API, "ClusterRole", rules=[{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}])
@@ -243,19 +246,19 @@ def _cluster(place: AttackedNamespace) -> Iterator[Attack]:
         ("make-volume", "make a volume of the node's disk", "/api/v1/persistentvolumes", disk),
         ("make-namespace", "make a namespace", "/api/v1/namespaces", _object("v1", "Namespace")),
     ):
-        yield _rbac(name, sentence, Request("POST", path, body, who), twin_who=None)
+        yield rbac_attack(name, sentence, Request("POST", path, body, who), twin_who=None)
     for kind, sentence in (
         ("flowschemas", "exempt itself from the tenants' flow schema"),
         ("prioritylevelconfigurations", "raise its limit of concurrent requests"),
     ):
         level_path = group(flow_control.API, None, kind, flow_control.TENANTS)
         request = Request("PATCH", level_path, _PATCH, who, MERGE)
-        yield _rbac(f"change-{kind}", sentence, request, twin_who=None)
+        yield rbac_attack(f"change-{kind}", sentence, request, twin_who=None)
     guard = group(admission, None, "validatingadmissionpolicybindings", "tenancy-pods")
-    yield _rbac("remove-guard", "remove the guard on pods", Request("DELETE", guard, None, who), twin_who=None)
+    yield rbac_attack("remove-guard", "remove the guard on pods", Request("DELETE", guard, None, who), twin_who=None)
     role = group(RBAC_API, None, "clusterroles", role_name(Role.DEVELOPER))
     request = Request("PATCH", role, _PATCH, who, MERGE)
-    yield _rbac("widen-role", "widen its own role", request, twin_who=None)
+    yield rbac_attack("widen-role", "widen its own role", request, twin_who=None)
 
 
 def _workload(place: AttackedNamespace) -> Iterator[Attack]:
@@ -269,7 +272,7 @@ def _workload(place: AttackedNamespace) -> Iterator[Attack]:
     ):
         for what in ("secrets", "pods"):
             request = Request("GET", core(place.name, what), None, who)
-            yield _rbac(f"{slug}-{what}", f"{sentence}: read {what}", request, twin_who=place.developer)
+            yield rbac_attack(f"{slug}-{what}", f"{sentence}: read {what}", request, twin_who=place.developer)
 
 
 def _personas(scene: Scene) -> Iterator[Attack]:
@@ -290,7 +293,7 @@ def _personas(scene: Scene) -> Iterator[Attack]:
         body = {"POST": place.pod(), "PATCH": _PATCH}.get(method)
         kind = MERGE if method == "PATCH" else "application/json"
         request = Request(method, core(place.name, what), body, place.person(role), kind)
-        yield _rbac(id, text, request, twin_who=place.developer)
+        yield rbac_attack(id, text, request, twin_who=place.developer)
     for role in (Role.DEVELOPER, Role.OWNER):
         place = next((place for place in scene.places if place.person(role)), None)
         if place is None:
@@ -298,7 +301,7 @@ def _personas(scene: Scene) -> Iterator[Attack]:
             continue
         binding_path = group(RBAC_API, place.name, "rolebindings", role.value)
         request = Request("PATCH", binding_path, _PATCH, place.person(role), MERGE)
-        yield _rbac(f"{role}-binding", f"{role}: change who has access", request, twin_who=None)
+        yield rbac_attack(f"{role}-binding", f"{role}: change who has access", request, twin_who=None)
     place = next((place for place in scene.places if place.person(Role.OWNER) and place.person(Role.DEVELOPER)), None)
     if place is None:
         reason = "no tenant has both a developer and an owner"
@@ -306,4 +309,6 @@ def _personas(scene: Scene) -> Iterator[Attack]:
         return
     account = _object("v1", "ServiceAccount")
     request = Request("POST", core(place.name, "serviceaccounts"), account, place.person(Role.DEVELOPER))
-    yield _rbac("developer-account", "developer: make a service account", request, twin_who=place.person(Role.OWNER))
+    yield rbac_attack(
+        "developer-account", "developer: make a service account", request, twin_who=place.person(Role.OWNER)
+    )

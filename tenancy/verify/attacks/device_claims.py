@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from tenancy.kube.deniers import RBAC, quota
+from tenancy.kube.deniers import quota
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import MERGE, Impersonation, group
 from tenancy.planning.common.device_classes import claimable_flavors, device_class
@@ -15,6 +14,7 @@ from tenancy.rules.claim_forms import API, CLAIMS, DRIVER, DRIVER_CLASSES, FORMS
 from tenancy.rules.device_claims import EXACTLY, MAX_DEVICES, REQUESTS, by_platform_alone, is_claimed, singular
 from tenancy.rules.scene import POD_NAME
 from tenancy.spec.fields.people import Role
+from tenancy.verify.attacks.access import rbac_attack
 from tenancy.verify.attacks.scene import AttackedNamespace, Scene
 
 MAX_REQUESTS = 32
@@ -74,10 +74,6 @@ def no_claims(place: AttackedNamespace) -> Iterator[Attack]:
         yield by_platform_alone(id, "quota", f"claim outside of the quota on GPUs, by {plural}", QUOTA, place, body)
 
 
-def _rbac(id: str, sentence: str, request: Request, **twin: Any) -> Attack:
-    return attack(f"rbac-{id}", "rbac", sentence, RBAC, request, **twin)
-
-
 def device_rights(place: AttackedNamespace) -> Iterator[Attack]:
     """Objects that only the driver, the platform and the scheduler write: what a device is, and who got it."""
     who, missing_claim = place.developer, group(API, place.name, CLAIMS, _MISSING_OBJECT)
@@ -101,17 +97,17 @@ def device_rights(place: AttackedNamespace) -> Iterator[Attack]:
         ("device-slice", "publish devices of its own", Request("POST", slices, published, who)),
         ("device-list", "list the cluster's devices", Request("GET", slices, None, who)),
     ):
-        yield _rbac(name, sentence, request, twin_who=None, twin_missing=_MISSING_OBJECT in request.path)
+        yield rbac_attack(name, sentence, request, twin_who=None, twin_missing=_MISSING_OBJECT in request.path)
 
 
 def no_rights(place: AttackedNamespace) -> Iterator[Attack]:
     """Attacks where GPUs are not claimed: no tenant may list or delete claims."""
     for plural in FORMS:
         where, slug = group(API, place.name, plural), singular(plural)
-        yield _rbac(f"list-{slug}", f"list {plural}", Request("GET", where, None, place.developer), twin_who=None)
+        yield rbac_attack(f"list-{slug}", f"list {plural}", Request("GET", where, None, place.developer), twin_who=None)
         # Creation has no twin: the quota refuses even the platform's.
         request = Request("DELETE", f"{where}/{_MISSING_OBJECT}", None, place.developer)
-        yield _rbac(f"delete-{slug}", f"remove one of the {plural}", request, twin_who=None, twin_missing=True)
+        yield rbac_attack(f"delete-{slug}", f"remove one of the {plural}", request, twin_who=None, twin_missing=True)
 
 
 def claim_rights(scene: Scene) -> Iterator[Attack]:
@@ -125,14 +121,14 @@ def claim_rights(scene: Scene) -> Iterator[Attack]:
                 f"{attacker.tenant.tenant}'s developer: {{}} {plural} of {victim.tenant.tenant}",
             )
             request = Request("GET", victim_path, None, who)
-            yield _rbac(f"list-{slug}-{suffix}", text.format("see the"), request, twin_path=own_path)
+            yield rbac_attack(f"list-{slug}-{suffix}", text.format("see the"), request, twin_path=own_path)
             flavor = next(iter(attacker.usable_gpus), None)
             if flavor is None:
                 reason = f"{attacker.name} has no GPUs, so its own claim would not be admitted"
                 yield skipped(f"rbac-make-{slug}-{suffix}", "rbac", text.format("make"), reason)
                 continue
             request = Request("POST", victim_path, claim(device_class(flavor), plural=plural), who)
-            yield _rbac(f"make-{slug}-{suffix}", text.format("make"), request, twin_path=own_path)
+            yield rbac_attack(f"make-{slug}-{suffix}", text.format("make"), request, twin_path=own_path)
     for role in (Role.VIEWER, Role.OPERATOR):
         place = next((place for place in scene.staffed if place.usable_gpus and place.person(role)), None)
         id, sentence = f"{role}-resourceclaim", f"{role}: claim a device"
@@ -152,4 +148,6 @@ def claim_rights(scene: Scene) -> Iterator[Attack]:
 
 def _claimed_by(id: str, sentence: str, place: AttackedNamespace, who: Impersonation | None) -> Attack:
     body = claim(device_class(next(iter(place.usable_gpus))))
-    return _rbac(id, sentence, Request("POST", group(API, place.name, CLAIMS), body, who), twin_who=place.developer)
+    return rbac_attack(
+        id, sentence, Request("POST", group(API, place.name, CLAIMS), body, who), twin_who=place.developer
+    )

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from tenancy.catalog import vocabulary as words
-from tenancy.kube.deniers import RBAC
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import MERGE, Impersonation, group
 from tenancy.planning.queueing.queue_names import API
-from tenancy.rules.attacks import Attack, Request, attack
+from tenancy.rules.attacks import Attack, Request
 from tenancy.rules.queueing import ABSENT_NAME
 from tenancy.rules.queues import local_queue
 from tenancy.rules.scene import POD_NAME
 from tenancy.rules.workloads import all_kinds, work
 from tenancy.spec.fields.people import Role
+from tenancy.verify.attacks.access import rbac_attack
 from tenancy.verify.attacks.scene import AttackedNamespace, Scene
 
 
@@ -29,12 +28,8 @@ def queue_attacks(scene: Scene) -> Iterator[Attack]:
         for what in ("localqueues", "workloads"):
             victim_path, own_path = (group(API, place.name, what) for place in (victim, attacker))
             text = f"{attacker.tenant.tenant}'s developer: see the {what} of {victim.tenant.tenant}"
-            yield _rbac(f"list-{what}-{suffix}", text, Request("GET", victim_path, None, who), twin_path=own_path)
+            yield rbac_attack(f"list-{what}-{suffix}", text, Request("GET", victim_path, None, who), twin_path=own_path)
     yield from _rights(home)
-
-
-def _rbac(id: str, sentence: str, request: Request, **twin: Any) -> Attack:
-    return attack(f"rbac-{id}", "rbac", sentence, RBAC, request, **twin)
 
 
 def _rights(place: AttackedNamespace) -> Iterator[Attack]:
@@ -84,7 +79,7 @@ def _rights(place: AttackedNamespace) -> Iterator[Attack]:
     ):
         # The lab runs no visibility server.
         missing = ABSENT_NAME in request.path or "visibility" in request.path
-        yield _rbac(
+        yield rbac_attack(
             f"queue-{name}",
             f"{place.tenant.tenant}'s developer: {sentence}",
             request,
@@ -96,10 +91,12 @@ def _rights(place: AttackedNamespace) -> Iterator[Attack]:
         account = f"system:serviceaccount:{place.name}:default"
         pod = Impersonation(account, ("system:serviceaccounts", f"system:serviceaccounts:{place.name}"))
         request = Request("GET", path, None, pod)
-        yield _rbac(
+        yield rbac_attack(
             f"workload-{framework.resource}", f"a pod's own account: see {framework.resource}", request, twin_who=who
         )
         viewer = place.person(Role.VIEWER)
         if viewer and framework.kind in all_kinds(place):
             request = Request("POST", path, work(place, framework.kind), viewer)
-            yield _rbac(f"viewer-{framework.resource}", f"viewer: make {framework.resource}", request, twin_who=who)
+            yield rbac_attack(
+                f"viewer-{framework.resource}", f"viewer: make {framework.resource}", request, twin_who=who
+            )

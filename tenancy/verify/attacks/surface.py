@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tenancy.kube import deniers
 from tenancy.kube.requests import MERGE, core, group
-from tenancy.rules.attacks import Attack, Request, attack
+from tenancy.rules.attacks import Attack, Request
 from tenancy.rules.scene import POD_NAME
+from tenancy.verify.attacks.access import rbac_attack
 from tenancy.verify.attacks.scene import AttackedNamespace, Scene
 
 MISSING_OBJECT = f"{POD_NAME}-not-there"
@@ -62,15 +62,11 @@ def surface_attacks(scene: Scene) -> Iterator[Attack]:
         yield from _system(home)
 
 
-def _rbac(id: str, sentence: str, request: Request, **twin: Any) -> Attack:
-    return attack(f"rbac-{id}", "rbac", sentence, deniers.RBAC, request, **twin)
-
-
 def _kinds_of_operators(place: AttackedNamespace) -> Iterator[Attack]:
     for name, (sentence, api, plural, namespaced) in OPERATORS.items():
         path = group(api, place.name if namespaced else None, plural, MISSING_OBJECT)
         request = Request("PATCH", path, {"spec": {}}, place.developer, MERGE)
-        yield _rbac(f"of-{name}", sentence, request, twin_who=None, twin_missing=True)
+        yield rbac_attack(f"of-{name}", sentence, request, twin_who=None, twin_missing=True)
 
 
 def _object(api_version: str, kind: str, **fields: Any) -> dict[str, Any]:
@@ -180,7 +176,7 @@ def _own_kinds(place: AttackedNamespace) -> Iterator[Attack]:
         elif kind == "APIService":
             manifest["metadata"]["name"] = "v1.attack.example"
         request = Request("POST", group(api, None, plural), manifest, place.developer)
-        yield _rbac(f"make-{name}", sentence, request, twin_who=None)
+        yield rbac_attack(f"make-{name}", sentence, request, twin_who=None)
     lease = _object("coordination.k8s.io/v1", "Lease", spec={"holderIdentity": place.tenant.tenant})
     event = _object(
         "v1",
@@ -197,13 +193,13 @@ def _own_kinds(place: AttackedNamespace) -> Iterator[Attack]:
     ):
         plural = f"{body['kind'].lower()}{'es' if body['kind'].endswith('s') else 's'}"
         request = Request("POST", group(path, place.name, plural), body, place.developer)
-        yield _rbac(f"make-{name}", sentence, request, twin_who=None)
+        yield rbac_attack(f"make-{name}", sentence, request, twin_who=None)
     for where in ("kube-system", "default"):
         request = Request("POST", group("coordination.k8s.io/v1", where, "leases"), lease, place.developer)
-        yield _rbac(f"lease-in-{where}", "become the leader of a system component", request, twin_who=None)
+        yield rbac_attack(f"lease-in-{where}", "become the leader of a system component", request, twin_who=None)
     event["metadata"]["namespace"] = "kube-system"
     request = Request("POST", core("kube-system", "events"), event, place.developer)
-    yield _rbac("event-in-system", "write events about the system", request, twin_who=None)
+    yield rbac_attack("event-in-system", "write events about the system", request, twin_who=None)
 
 
 def _missing(place: AttackedNamespace) -> Iterator[Attack]:
@@ -279,7 +275,7 @@ def _missing(place: AttackedNamespace) -> Iterator[Attack]:
     for name, (sentence, attack_request) in parts.items():
         kind = MERGE if attack_request.method == "PATCH" else "application/json"
         request = Request(attack_request.method, attack_request.path, attack_request.body, place.developer, kind)
-        yield _rbac(f"by-{name}", sentence, request, twin_who=None, twin_missing=True)
+        yield rbac_attack(f"by-{name}", sentence, request, twin_who=None, twin_missing=True)
 
 
 def _system(place: AttackedNamespace) -> Iterator[Attack]:
@@ -293,4 +289,4 @@ def _system(place: AttackedNamespace) -> Iterator[Attack]:
             group("rbac.authorization.k8s.io/v1", place.name, "rolebindings"),
         ),
     ):
-        yield _rbac(f"delete-{name}", sentence, Request("DELETE", path, None, place.developer), twin_who=None)
+        yield rbac_attack(f"delete-{name}", sentence, Request("DELETE", path, None, place.developer), twin_who=None)
