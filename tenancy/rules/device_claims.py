@@ -24,7 +24,7 @@ from tenancy.rules.claim_forms import (
 )
 from tenancy.rules.expressions import CONTROLS, cel
 from tenancy.rules.model import Face, GuardFacts, GuardSubject, Rule, Severity
-from tenancy.rules.scene import POD_NAME, AttackPlace, AttackScene
+from tenancy.rules.scene import MISSING_OBJECT, AttackPlace, AttackScene
 from tenancy.rules.workloads import ALL_KINDS, Case, attack_of, kinds_of
 
 MAX_DEVICES = 32
@@ -60,8 +60,7 @@ REQUESTS = "/devices/requests"
 EXACTLY = f"{REQUESTS}/0/exactly"
 SETTINGS = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", "sharing": {"strategy": "TimeSlicing"}}
 CLAIMED = [{"name": "gpu", "resourceClaimName": "gpu"}]
-_ABSENT_NAME = f"{POD_NAME}-not-there"
-_ABSENT_POD = {"apiVersion": "v1", "kind": "Pod", "name": _ABSENT_NAME, "uid": "0b1c0000-0000-4000-8000-000000000000"}
+_ABSENT_POD = {"apiVersion": "v1", "kind": "Pod", "name": MISSING_OBJECT, "uid": "0b1c0000-0000-4000-8000-000000000000"}
 _PASSED = "present its own claim as one that a pod's template made"
 
 

@@ -218,7 +218,7 @@ RULES: tuple[Rule, ...] = (
 MIG_CONFIG = "nvidia.com/mig.config"
 _UNCUT = "all-disabled"
 """Name of the layout with whole GPUs."""
-_NODE_POOL = "karpenter.sh/nodepool"
+NODE_POOL = "karpenter.sh/nodepool"
 _AUTO_MODE = "eks.amazonaws.com"
 OF_KARPENTER = ("karpenter.", "eks.amazonaws.com/instance-", "eks.amazonaws.com/compute-type")
 """Prefixes of labels that only nodes of Karpenter or of EKS Auto Mode have."""
@@ -473,7 +473,7 @@ def _values_of(pool: Object) -> dict[str, set[str]]:
     for requirement in as_list(get_path(template, "spec", "requirements")):
         if requirement.get("operator") == "In":
             values_by_key.setdefault(str(requirement.get("key")), set(map(str, as_list(requirement.get("values")))))
-    values_by_key[_NODE_POOL] = {str(get_path(pool, "metadata", "name"))}
+    values_by_key[NODE_POOL] = {str(get_path(pool, "metadata", "name"))}
     return values_by_key
 
 

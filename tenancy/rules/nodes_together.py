@@ -15,10 +15,9 @@ from tenancy.kube.tolerations import tolerates
 from tenancy.rules import aws
 from tenancy.rules.found import Finding, Object
 from tenancy.rules.index import Index, has_pairs, own_name, pairs_of, tenant_label
-from tenancy.rules.nodes import pool_gpus
+from tenancy.rules.nodes import NODE_POOL, pool_gpus
 from tenancy.rules.owned import plain_value
 
-NODE_POOL = "karpenter.sh/nodepool"
 _NODE_GROUP = "eks.amazonaws.com/nodegroup"
 _BY_FEATURE = ("feature.node.kubernetes.io/", "nvidia.com/")
 """Labels that a node gets at run time: a pool does not show them."""

@@ -21,7 +21,7 @@ from tenancy.kube.objects import Object
 from tenancy.rules.attacks import ABSENT, Attack, escaped, put, skipped
 from tenancy.rules.expressions import cel, unless_by_controller
 from tenancy.rules.model import GuardSubject, Rule, Severity
-from tenancy.rules.scene import POD_NAME, AttackPlace, AttackScene
+from tenancy.rules.scene import MISSING_OBJECT, AttackPlace, AttackScene
 from tenancy.rules.workloads import (
     ENDING,
     Case,
@@ -50,7 +50,6 @@ _REPLICAS, _OLD_REPLICAS = (f"dyn({root}).?spec.?replicas.orValue(1)" for root i
 # Attacks
 
 GATES = "/spec/schedulingGates"
-ABSENT_NAME = f"{POD_NAME}-not-there"
 OWNER = {
     "apiVersion": "v1",
     "kind": "ConfigMap",
@@ -59,7 +58,13 @@ OWNER = {
 }
 """An owner of a kind that Kueue does not know: Kueue queues its children as work of their own, with or without the
 guard."""
-OF_CRONJOB = {"apiVersion": "batch/v1", "kind": "CronJob", "name": ABSENT_NAME, "uid": OWNER["uid"], "controller": True}
+OF_CRONJOB = {
+    "apiVersion": "batch/v1",
+    "kind": "CronJob",
+    "name": MISSING_OBJECT,
+    "uid": OWNER["uid"],
+    "controller": True,
+}
 """The owner that `kubectl create job --from` writes."""
 
 NOTES: dict[str, tuple[str, str, str, Sequence[str]]] = {

@@ -7,17 +7,17 @@ from decimal import Decimal
 
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.exporters import QUEUE_NAME
 from tenancy.kube.objects import UNKNOWN, as_list, get_path, labels_of, name_of
 from tenancy.kube.quantities import parse_or_zero, write
 from tenancy.kube.quota_tree import stored_quotas
 from tenancy.rules.found import Finding, Object
 from tenancy.rules.index import Index, has_pairs, own_name, pairs_of, tenant_label
-from tenancy.rules.nodes import OF_KARPENTER
-from tenancy.rules.nodes_together import NODE_POOL, pool_labels
+from tenancy.rules.nodes import NODE_POOL, OF_KARPENTER
+from tenancy.rules.nodes_together import pool_labels
 from tenancy.rules.owned import plain_value
 from tenancy.rules.queues import cohort_of
 
-_QUEUE_NAME = "kueue.x-k8s.io/queue-name"
 _SUPPLIED = ("nvidia.com/", "vpc.amazonaws.com/efa", "amd.com/gpu")
 """Resources that nodes report; others in a queue are made by transformations."""
 
@@ -47,7 +47,7 @@ def _leads(index: Index) -> Iterator[Finding]:
     if any(get_path(config, "manageJobsWithoutQueueName") is True for _, config in index.kueue):
         return
     if any(
-        _QUEUE_NAME in str(get_path(item, "spec")) for item in index.kinds("ValidatingAdmissionPolicy", "ClusterPolicy")
+        QUEUE_NAME in str(get_path(item, "spec")) for item in index.kinds("ValidatingAdmissionPolicy", "ClusterPolicy")
     ):
         return
     for name, space in sorted(index.spaces.items()) if "LocalQueue" not in index.blurred else ():

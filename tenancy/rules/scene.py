@@ -15,6 +15,8 @@ from tenancy.rules.attacks import Attack
 
 POD_NAME = "tenancy-verify"
 """Name of every object that attacks ask for."""
+MISSING_OBJECT = f"{POD_NAME}-not-there"
+"""Name of an object that does not exist."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

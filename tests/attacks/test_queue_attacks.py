@@ -21,7 +21,8 @@ from tenancy.planning.kubernetes import quotas
 from tenancy.planning.queueing.queue_names import API, queue_name
 from tenancy.rules.attacks import ABSENT, attack, escaped, put
 from tenancy.rules.availability import JOB_CONTROLLER
-from tenancy.rules.queueing import ABSENT_NAME, OWNER
+from tenancy.rules.queueing import OWNER
+from tenancy.rules.scene import MISSING_OBJECT
 from tenancy.rules.workloads import CLUSTER_ADMIN, workload
 from tenancy.verify.attacks import Attack, AttackedNamespace, Request, Scene, differences
 from tenancy.verify.verification import ask, run
@@ -273,10 +274,10 @@ def _escapes(cluster: Cluster, place: AttackedNamespace, path: str, metadata: Ob
             yield patch(f"{what}-{key}", "leave its job by a label", {"labels": {key: value}}, at, bad)
     (owner,) = metadata["ownerReferences"]
     owners = {"ownerReferences": [owner]}
-    for field, bad in (("name", "not-there"), ("kind", "ReplicaSet"), ("uid", ABSENT_NAME), ("controller", False)):
+    for field, bad in (("name", "not-there"), ("kind", "ReplicaSet"), ("uid", MISSING_OBJECT), ("controller", False)):
         sentence = f"belong to another owner by {field}"
         yield patch(f"owner-{field}", sentence, owners, f"/ownerReferences/0/{field}", bad)
-    second = {"apiVersion": "v1", "kind": "ConfigMap", "name": "anchor", "uid": ABSENT_NAME}
+    second = {"apiVersion": "v1", "kind": "ConfigMap", "name": "anchor", "uid": MISSING_OBJECT}
     yield patch("owner-beside", "outlive its job by a second owner", owners, "/ownerReferences/1", second)
     yield patch("owner-none", "belong to no owner", owners, "/ownerReferences/0", ABSENT)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tenancy.kube.requests import JSON_PATCH, MERGE
 from tenancy.rules.attacks import keys_of, value_at
 
-JSON_PATCH = "application/json-patch+json"
-MERGE = "application/merge-patch+json"
 _KEYS = ("name", "key", "containerPort", "mountPath", "type", "uid")
 """Fields by which the API server matches entries of lists."""
 

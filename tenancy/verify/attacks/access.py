@@ -10,14 +10,13 @@ from tenancy.kube.requests import MERGE, STRATEGIC, Impersonation, core, group
 from tenancy.planning.kubernetes import flow_control, quotas
 from tenancy.planning.kubernetes.access import role_name
 from tenancy.rules.attacks import Attack, Request, attack, skipped
-from tenancy.rules.scene import POD_NAME
+from tenancy.rules.scene import MISSING_OBJECT, POD_NAME
 from tenancy.rules.workloads import workload
 from tenancy.spec.fields.people import Role
 from tenancy.verify.attacks.scene import AttackedNamespace, Scene
 
 RULE = "rbac"
 RBAC_API = "rbac.authorization.k8s.io/v1"
-MISSING_OBJECT = f"{POD_NAME}-not-there"
 
 _PATCH = {"metadata": {"annotations": {"note": "hello"}}}
 

@@ -12,7 +12,7 @@ from tenancy.planning.kubernetes import quotas
 from tenancy.rules.attacks import Attack, Request, attack, put, skipped
 from tenancy.rules.claim_forms import API, CLAIMS, DRIVER, DRIVER_CLASSES, FORMS, claim
 from tenancy.rules.device_claims import EXACTLY, MAX_DEVICES, REQUESTS, by_platform_alone, is_claimed, singular
-from tenancy.rules.scene import POD_NAME
+from tenancy.rules.scene import MISSING_OBJECT, POD_NAME
 from tenancy.spec.fields.people import Role
 from tenancy.verify.attacks.access import rbac_attack
 from tenancy.verify.attacks.scene import AttackedNamespace, Scene
@@ -20,7 +20,6 @@ from tenancy.verify.attacks.scene import AttackedNamespace, Scene
 MAX_REQUESTS = 32
 """Requests of one claim: `DeviceRequestsMaxSize`."""
 QUOTA = quota(quotas.NAME)
-_MISSING_OBJECT = f"{POD_NAME}-not-there"
 _NOTE = {"metadata": {"annotations": {"note": "hello"}}}
 
 
@@ -76,14 +75,14 @@ def no_claims(place: AttackedNamespace) -> Iterator[Attack]:
 
 def device_rights(place: AttackedNamespace) -> Iterator[Attack]:
     """Objects that only the driver, the platform and the scheduler write: what a device is, and who got it."""
-    who, missing_claim = place.developer, group(API, place.name, CLAIMS, _MISSING_OBJECT)
+    who, missing_claim = place.developer, group(API, place.name, CLAIMS, MISSING_OBJECT)
     classes, slices = (group(API, None, what) for what in ("deviceclasses", "resourceslices"))
     offered: Object = {"apiVersion": API, "kind": "DeviceClass", "metadata": {"name": POD_NAME}, "spec": {}}
     pool = {"name": POD_NAME, "resourceSliceCount": 1}
     spec = {"driver": DRIVER, "nodeName": POD_NAME, "pool": pool, "devices": []}
     published: Object = {"apiVersion": API, "kind": "ResourceSlice", "metadata": {"name": POD_NAME}, "spec": spec}
     # Where the device plugin allocates GPUs the environment has no device class.
-    device_class_name = next(iter(claimable_flavors(place.environment)), _MISSING_OBJECT)
+    device_class_name = next(iter(claimable_flavors(place.environment)), MISSING_OBJECT)
     status = {"status": {}}
     for name, sentence, request in (
         (
@@ -97,7 +96,7 @@ def device_rights(place: AttackedNamespace) -> Iterator[Attack]:
         ("device-slice", "publish devices of its own", Request("POST", slices, published, who)),
         ("device-list", "list the cluster's devices", Request("GET", slices, None, who)),
     ):
-        yield rbac_attack(name, sentence, request, twin_who=None, twin_missing=_MISSING_OBJECT in request.path)
+        yield rbac_attack(name, sentence, request, twin_who=None, twin_missing=MISSING_OBJECT in request.path)
 
 
 def no_rights(place: AttackedNamespace) -> Iterator[Attack]:
@@ -106,7 +105,7 @@ def no_rights(place: AttackedNamespace) -> Iterator[Attack]:
         where, slug = group(API, place.name, plural), singular(plural)
         yield rbac_attack(f"list-{slug}", f"list {plural}", Request("GET", where, None, place.developer), twin_who=None)
         # Creation has no twin: the quota refuses even the platform's.
-        request = Request("DELETE", f"{where}/{_MISSING_OBJECT}", None, place.developer)
+        request = Request("DELETE", f"{where}/{MISSING_OBJECT}", None, place.developer)
         yield rbac_attack(f"delete-{slug}", f"remove one of the {plural}", request, twin_who=None, twin_missing=True)
 
 

@@ -9,9 +9,8 @@ from tenancy.kube.objects import Object
 from tenancy.kube.requests import MERGE, Impersonation, group
 from tenancy.planning.queueing.queue_names import API
 from tenancy.rules.attacks import Attack, Request
-from tenancy.rules.queueing import ABSENT_NAME
 from tenancy.rules.queues import local_queue
-from tenancy.rules.scene import POD_NAME
+from tenancy.rules.scene import MISSING_OBJECT, POD_NAME
 from tenancy.rules.workloads import all_kinds, work
 from tenancy.spec.fields.people import Role
 from tenancy.verify.attacks.access import rbac_attack
@@ -51,9 +50,9 @@ def _rights(place: AttackedNamespace) -> Iterator[Attack]:
         ),
         ("drop-queue", "remove its queue", Request("DELETE", f"{queues}/{words.DEFAULT_QUEUE}", None, who)),
         ("make-workload", "create a Workload", Request("POST", works, own_workload, who)),
-        ("admit", "admit its own work", Request("PATCH", f"{works}/{ABSENT_NAME}/status", status, who, MERGE)),
-        ("change-workload", "change a Workload", Request("PATCH", f"{works}/{ABSENT_NAME}", note, who, MERGE)),
-        ("drop-workload", "delete a Workload", Request("DELETE", f"{works}/{ABSENT_NAME}", None, who)),
+        ("admit", "admit its own work", Request("PATCH", f"{works}/{MISSING_OBJECT}/status", status, who, MERGE)),
+        ("change-workload", "change a Workload", Request("PATCH", f"{works}/{MISSING_OBJECT}", note, who, MERGE)),
+        ("drop-workload", "delete a Workload", Request("DELETE", f"{works}/{MISSING_OBJECT}", None, who)),
         ("list-shares", "list every tenant's quota", Request("GET", group(API, None, "clusterqueues"), None, who)),
         ("list-cohorts", "list the cohorts", Request("GET", group(API, None, "cohorts"), None, who)),
         (
@@ -78,7 +77,7 @@ def _rights(place: AttackedNamespace) -> Iterator[Attack]:
         ),
     ):
         # The lab runs no visibility server.
-        missing = ABSENT_NAME in request.path or "visibility" in request.path
+        missing = MISSING_OBJECT in request.path or "visibility" in request.path
         yield rbac_attack(
             f"queue-{name}",
             f"{place.tenant.tenant}'s developer: {sentence}",

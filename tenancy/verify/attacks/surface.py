@@ -7,11 +7,9 @@ from typing import Any
 
 from tenancy.kube.requests import MERGE, core, group
 from tenancy.rules.attacks import Attack, Request
-from tenancy.rules.scene import POD_NAME
+from tenancy.rules.scene import MISSING_OBJECT, POD_NAME
 from tenancy.verify.attacks.access import rbac_attack
 from tenancy.verify.attacks.scene import AttackedNamespace, Scene
-
-MISSING_OBJECT = f"{POD_NAME}-not-there"
 
 CSR = (
     "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIVE1Ic0NBUUF3R1RFWE1CVUdBMVVFQXd3T2RHVnVZVzVqZVMxMlpYSnBa"
