@@ -109,7 +109,7 @@ def compiled(expression: str) -> Any:
 
 
 def syntax_mistake(expression: str) -> str | None:
-    """What is wrong with a text that is no expression; None for one that can be read."""
+    """The mistake in a text that is no expression; None for one that can be read."""
     try:
         compiled(expression)
     except ValueError as error:
