@@ -58,13 +58,7 @@ OWNER = {
 }
 """An owner of a kind that Kueue does not know: Kueue queues its children as work of their own, with or without the
 guard."""
-OF_CRONJOB = {
-    "apiVersion": "batch/v1",
-    "kind": "CronJob",
-    "name": MISSING_OBJECT,
-    "uid": OWNER["uid"],
-    "controller": True,
-}
+OF_CRONJOB = {**OWNER, "apiVersion": "batch/v1", "kind": "CronJob", "name": MISSING_OBJECT, "controller": True}
 """The owner that `kubectl create job --from` writes."""
 
 NOTES: dict[str, tuple[str, str, str, Sequence[str]]] = {
