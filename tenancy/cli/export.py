@@ -140,15 +140,15 @@ def _people(tenant: Tenant) -> dict[str, Any]:
 
 def _data(environment: Environment, tenant: Tenant) -> dict[str, Any]:
     """Resources that the tenant has on AWS, or would have with aws.enabled: true."""
-    from tenancy.planning.common import names
+    from tenancy.planning.aws import kinds
 
     uses = tenant.aws_resources
     resources: dict[str, Any] = {
         "prefixes": [f"s3://{g.bucket}/{g.prefix} ({g.access.value})" for g in tenant.storage],
-        "repositories": [names.tenant_repository(environment, tenant, name) for name in sorted(uses.repositories)],
-        "secrets": [names.tenant_secret(environment, tenant, name) for name in sorted(uses.secrets)],
-        "logs": [names.tenant_log_group(environment, tenant, name) for name in sorted(uses.logs)],
-        "queues": [names.tenant_queue(environment, tenant, name) for name in sorted(uses.queues)],
+        **{
+            kind.field: [kind.name(environment, tenant, name) for name in sorted(getattr(uses, kind.field))]
+            for kind in kinds.KINDS
+        },
         "files": [files.access_point for files in uses.files],
     }
     return {

@@ -20,13 +20,13 @@ def command(resource: str, environment: str | None, form: str) -> None:
     Exit codes: 0 success, even if no tenant has access, 2 bad input.
     """
     from tenancy.cli.tables import print_tables
-    from tenancy.iam.answers import SERVICES, who_can
+    from tenancy.iam.answers import requests_by_service, who_can
     from tenancy.output.tables import Table
 
     account = account_of(environment)
     target = target_or_exit(account, resource)
     service = target.arn.split(":")[2]
-    if service not in SERVICES or (service == "s3" and not target.bucket):
+    if service not in requests_by_service() or (service == "s3" and not target.bucket):
         rule = "a bucket, a secret, a log group, a queue or a repository"
         fail(f"given {resource!r}; rule: {rule}; change: use `tenancy can` for other resources", BAD_INPUT)
     if (

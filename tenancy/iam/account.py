@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from tenancy.iam.conditions import texts
 from tenancy.iam.evaluator import Compiled, Decision, Document, Layer, Policies, Statement, decide, statements
 from tenancy.iam.requests import AwsRequest, Principal, ResourceClass, request, role_session
-from tenancy.planning.aws import documents, grants, iam_roles
+from tenancy.planning.aws import documents, grants, iam_roles, kinds
 from tenancy.planning.aws.tenant_models import Association, TenantRolePlan
 from tenancy.planning.common import names
 from tenancy.planning.plan_model import Plan
@@ -205,19 +205,12 @@ class AccountModel:
                 targets[key.alias] = AwsTarget(f"key {key.alias}", key.policy, ResourceClass.KEY)
             for point in aws.access_points:
                 targets[point.arn] = AwsTarget(f"access point {point.name}", point.policy)
-            for repository in aws.repositories:
-                arn = grants.repository_arn(environment, repository.name)
-                # A repository's policy is about the repository, and names none.
-                statements_on_repository = [
-                    {**statement, "Resource": "*"} for statement in repository.policy["Statement"]
-                ]
-                policy = {**repository.policy, "Statement": statements_on_repository}
-                targets[arn] = AwsTarget(f"repository {repository.name}", policy)
-            for secret in aws.secrets:
-                arn = documents.arn(environment, "secretsmanager", f"secret:{secret.name}")
-                targets[arn] = AwsTarget(f"secret {secret.name}", secret.policy)
-            for queue in aws.queues:
-                targets[queue.arn] = AwsTarget(f"queue {queue.name}", queue.policy)
+            for resource in aws.owned:
+                if resource.policy:
+                    # A repository's policy is about the repository, and names none.
+                    statements = [{"Resource": "*", **s} for s in resource.policy.document["Statement"]]
+                    policy = {**resource.policy.document, "Statement": statements}
+                    targets[resource.arn] = AwsTarget(f"{resource.noun} {resource.name}", policy)
         return targets
 
     def things(self) -> tuple[AwsTarget, ...]:
@@ -231,19 +224,21 @@ class AccountModel:
             head, _, path = resource.partition("/")
             kind = path.partition("/")[0]
             target_key = f"{head}/{kind}" if head.endswith(":accesspoint") else head
-        elif service == "secretsmanager":
+        elif service == "secretsmanager" and resource not in self._targets:
             target_key = resource[:-7] if resource[-7:-6] == "-" else resource
         target = self._targets.get(target_key)
         return target or AwsTarget(f"bucket {target_key.rpartition(':')[2]}" if service == "s3" else target_key)
 
     def owned(self, service: str) -> tuple[str, ...]:
         """ARNs of what tenants have alone, of one service; a log group's stands for all of its streams."""
-        logs = (
-            f"{documents.arn(self.environment, 'logs', f'log-group:{group.name}')}:log-stream:any"
+        suffixes = {kind.field: kind.pods.suffix.replace("*", "any") for kind in kinds.KINDS if kind.pods}
+        without_policy = (
+            resource.arn + suffixes.get(resource.kind, "")
             for tenant in self.plan.tenants
-            for group in (tenant.aws.log_groups if tenant.aws else ())
+            for resource in (tenant.aws.owned if tenant.aws else ())
+            if resource.policy is None
         )
-        return tuple(arn for arn in (*self._targets, *logs) if _service(arn) == service)
+        return tuple(arn for arn in (*self._targets, *without_policy) if _service(arn) == service)
 
     # Permissions of a call
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tenancy.iam.account import AccountIdentity, AccountModel, Answer
-from tenancy.planning.aws import grants
+from tenancy.planning.aws import grants, kinds
 
 S3 = "s3://"
 NEW_OBJECT_KEYS = {"s3:if-none-match": "*", grants.OBJECT_CREATION: "true"}
@@ -16,14 +16,11 @@ NEW_OBJECT_KEYS = {"s3:if-none-match": "*", grants.OBJECT_CREATION: "true"}
 OVERWRITE_KEYS = {grants.OBJECT_CREATION: "true"}
 IF_NEW = "if nothing is there yet"
 
-SERVICES: Mapping[str, Mapping[str, str]] = {
-    "s3": {"list": "s3:ListBucket", "read": "s3:GetObject", "write": "s3:PutObject", "delete": "s3:DeleteObject"},
-    "secretsmanager": {"read": "secretsmanager:GetSecretValue"},
-    "logs": {"write": "logs:PutLogEvents"},
-    "sqs": {"send": "sqs:SendMessage", "receive": "sqs:ReceiveMessage"},
-    "ecr": {"pull": "ecr:BatchGetImage", "push": "ecr:PutImage"},
-}
-"""By service: words for the uses of its resources, and the action that represents each."""
+
+def requests_by_service() -> Mapping[str, Mapping[str, str]]:
+    """By service: words for the uses of its resources, and the action that represents each."""
+    objects = {"list": "s3:ListBucket", "read": "s3:GetObject", "write": "s3:PutObject", "delete": "s3:DeleteObject"}
+    return {"s3": objects, **{kind.service: kind.requests for kind in kinds.KINDS}}
 
 
 class Target(NamedTuple):
@@ -91,7 +88,7 @@ class Permission:
     identity: AccountIdentity
     prefix: str
     verdicts: Mapping[str, CallVerdict]
-    """Those that are allowed, by the words of `SERVICES`."""
+    """Those that are allowed, by the words of `requests_by_service`."""
 
     @property
     def what(self) -> str:
@@ -128,7 +125,9 @@ def who_can(account: AccountModel, target: Target) -> Iterator[Permission]:
     for identity in account.identities:
         for prefix in _places(account, identity, target):
             place = _object_below(account, target, prefix)
-            verdicts = {word: can(account, identity, action, place) for word, action in SERVICES[service].items()}
+            verdicts = {
+                word: can(account, identity, action, place) for word, action in requests_by_service()[service].items()
+            }
             allowed = {word: verdict for word, verdict in verdicts.items() if verdict.answer.allowed}
             if allowed:
                 yield Permission(identity, prefix, allowed)

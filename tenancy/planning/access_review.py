@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
+from tenancy.planning.aws import kinds
 from tenancy.planning.aws.iam_roles import ci_group
-from tenancy.planning.common import names
 from tenancy.planning.common.stages import active_tenants
 from tenancy.planning.plan_model import NamespacePlan, Plan
 from tenancy.spec.fields.data import Access
@@ -198,14 +198,13 @@ def _people_entries(tenant: Tenant, kind: str, name: str, role: str) -> list[tup
 
 
 def _pipeline_grants(environment: Environment, tenant: Tenant) -> Iterator[AccessGrant]:
-    if tenant.ci and tenant.aws_resources.repositories:
-        repositories = [
-            f"ECR {names.tenant_repository(environment, tenant, name)}"
-            for name in sorted(tenant.aws_resources.repositories)
-        ]
-        field = ("aws-resources", "repositories")
-        may = "pulls images" if tenant.offboarding else "pushes and pulls images"
-        yield AccessGrant(tenant.tenant, CI, tenant.ci.subject, may, tuple(repositories), tenant.tenant, field)
+    for kind in kinds.KINDS:
+        entries, grant = getattr(tenant.aws_resources, kind.field), kind.pipeline
+        if tenant.ci and entries and grant:
+            targets = tuple(f"{grant.title}{kind.name(environment, tenant, name)}" for name in sorted(entries))
+            may = (tenant.offboarding and grant.words_without_writes) or grant.words
+            field = ("aws-resources", kind.field)
+            yield AccessGrant(tenant.tenant, CI, tenant.ci.subject, may, targets, tenant.tenant, field)
 
 
 def _data_grants(environment: Environment, tenant: Tenant) -> Iterator[AccessGrant]:
@@ -220,14 +219,12 @@ def _data_grants(environment: Environment, tenant: Tenant) -> Iterator[AccessGra
         for i, grant in enumerate(tenant.storage):
             if applies_to(grant.namespaces, namespace):
                 yield entry(_DATA[grant.access], f"s3://{grant.bucket}/{grant.prefix}", "storage", i)
-        for kind, may, name_of in (
-            ("secrets", "reads the secret", names.tenant_secret),
-            ("logs", "writes logs", names.tenant_log_group),
-            ("queues", "sends and receives", names.tenant_queue),
-        ):
-            for name, use in sorted(getattr(uses, kind).items()):
-                if applies_to(use.namespaces, namespace):
-                    yield entry(may, name_of(environment, tenant, name), "aws-resources", kind, name)
+        for kind in kinds.KINDS:
+            for name in sorted(getattr(uses, kind.field)) if kind.pods else ():
+                use = uses.users(kind.field, name)
+                if kind.pods and use and applies_to(use.namespaces, namespace):
+                    target = f"{kind.pods.title}{kind.name(environment, tenant, name)}"
+                    yield entry(kind.pods.words, target, "aws-resources", kind.field, name)
         for i, files in enumerate(uses.files):
             if applies_to(files.namespaces, namespace):
                 may = "mounts, reads and writes" if files.access == "read-write" else "mounts and reads"

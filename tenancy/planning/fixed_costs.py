@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from tenancy.catalog import prices, service_prices
 from tenancy.catalog.instances import MACHINES
+from tenancy.planning.aws import kinds
 from tenancy.planning.aws.cluster import ClusterPlan, NodeGroupPlan
 from tenancy.planning.aws.prices import MICRO, pool_price
 from tenancy.planning.plan_model import Plan
@@ -70,8 +71,10 @@ def _data_costs(plan: Plan) -> Iterator[FixedCost]:
     yield FixedCost("KMS keys of buckets", bucket_keys, service_prices.KEY, "without their requests")
     keys = sum(len(aws.keys) for aws in tenants)
     yield FixedCost("KMS keys of tenants", keys, service_prices.KEY, "without their requests")
-    secrets = sum(len(aws.secrets) for aws in tenants)
-    yield FixedCost("secrets of tenants", secrets, service_prices.SECRET, "without their requests")
+    for kind in kinds.KINDS:
+        if kind.monthly_price is not None:
+            count = sum(len(aws.owned_of(kind.field)) for aws in tenants)
+            yield FixedCost(f"{kind.field} of tenants", count, kind.monthly_price, "without their requests")
 
 
 def _has_gpus(group: NodeGroupPlan) -> bool:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from tenancy.planning.aws.documents import Document
-from tenancy.planning.aws.grants import PUSH
 from tenancy.planning.aws.iam_roles import CI
+from tenancy.planning.aws.kinds.repositories import PUSH
 from tenancy.planning.aws.tenant_models import TenantAwsPlan
 from tenancy.spec.fields.tenant import Tenant
 

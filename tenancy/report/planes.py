@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from tenancy.iam.account import AccountIdentity, AccountModel
-from tenancy.iam.answers import SERVICES, Target, can, target
+from tenancy.iam.answers import Target, can, requests_by_service, target
 from tenancy.iam.conditions import texts
 from tenancy.kube.quota_tree import Tree, most_borrowed
 from tenancy.kube.selectors import has_labels
@@ -360,23 +360,17 @@ class IsolationMatrix:
 
 def _owned(account: AccountModel, tenant: Tenant, aws: Any) -> Iterator[tuple[Mapping[str, str], Target]]:
     """Resources of the tenant alone, with their actions: prefixes that it writes, and resources of its own."""
+    requests = requests_by_service()
     for grant in tenant.storage:
         if grant.access is not Access.READ_ONLY and (
             place := target(account, f"s3://{grant.bucket}/{grant.prefix}any")
         ):
-            yield SERVICES["s3"], place
+            yield requests["s3"], place
     if aws is None:
         return
-    from tenancy.planning.aws import documents, grants
-
-    environment = account.environment
-    arns = [documents.arn(environment, "secretsmanager", f"secret:{secret.name}") for secret in aws.secrets]
-    arns += [queue.arn for queue in aws.queues]
-    arns += [grants.repository_arn(environment, repository.name) for repository in aws.repositories]
-    arns += [documents.arn(environment, "logs", f"log-group:{group.name}") for group in aws.log_groups]
-    for arn in arns:
-        if place := target(account, arn):
-            yield SERVICES[arn.split(":")[2]], place
+    for resource in aws.owned:
+        if place := target(account, resource.arn):
+            yield requests[resource.arn.split(":")[2]], place
 
 
 def _may_matter(account: AccountModel, patterns: Sequence[str], place: Target) -> bool:

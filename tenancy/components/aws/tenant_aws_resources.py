@@ -11,7 +11,7 @@ from tenancy.planning.aws.tenant_models import BudgetPlan, TenantAwsPlan
 
 
 class TenantAwsResources(pulumi.ComponentResource):
-    """AWS resources of one tenant: access points of shared buckets, images, secrets, logs, queues and budget."""
+    """AWS resources of one tenant: access points of shared buckets, resources of its own and budget."""
 
     def __init__(
         self,
@@ -36,66 +36,22 @@ class TenantAwsResources(pulumi.ComponentResource):
                 },
                 pulumi.ResourceOptions(parent=self, depends_on=list(depends_on)),
             )
-        for repository in plan.repositories:
-            child = f"{name}-{basename(repository.name)}"
-            parent_resource = AwsResource(
-                "ecr/repository:Repository",
+        for owned in plan.owned:
+            child = f"{name}-{basename(owned.name)}"
+            resource = AwsResource(
+                owned.type,
                 child,
-                {
-                    "name": repository.name,
-                    "imageTagMutability": "IMMUTABLE",
-                    "imageScanningConfiguration": {"scanOnPush": True},
-                    "tags": repository.tags,
-                },
-                retain_opts(self, protect=True),
+                {"name": owned.name, **owned.properties, "tags": owned.tags},
+                retain_opts(self, protect=owned.is_protected) if owned.is_kept else child_opts,
             )
-            AwsResource(
-                "ecr/repositoryPolicy:RepositoryPolicy",
-                child,
-                {"repository": parent_resource.id, "policy": policy_json(repository.policy)},
-                retain_opts(parent_resource),
-            )
-        for secret in plan.secrets:
-            child = f"{name}-{basename(secret.name)}"
-            parent_resource = AwsResource(
-                "secretsmanager/secret:Secret",
-                child,
-                {"name": secret.name, "recoveryWindowInDays": secret.recovery_days, "tags": secret.tags},
-                retain_opts(self, protect=True),
-            )
-            AwsResource(
-                "secretsmanager/secretPolicy:SecretPolicy",
-                child,
-                {"secretArn": parent_resource.id, "policy": policy_json(secret.policy), "blockPublicPolicy": True},
-                # Kept with it: a secret that is left without its policy has one lock instead of two.
-                retain_opts(parent_resource),
-            )
-        for group in plan.log_groups:
-            AwsResource(
-                "cloudwatch/logGroup:LogGroup",
-                f"{name}-{basename(group.name)}",
-                {
-                    "name": group.name,
-                    "retentionInDays": group.days,
-                    **({"kmsKeyId": group.key} if group.key else {}),
-                    "tags": group.tags,
-                },
-                retain_opts(self),
-            )
-        for queue in plan.queues:
-            child = f"{name}-{queue.name}"
-            parent_resource = AwsResource(
-                "sqs/queue:Queue",
-                child,
-                {"name": queue.name, "sqsManagedSseEnabled": True, "tags": queue.tags},
-                child_opts,
-            )
-            AwsResource(
-                "sqs/queuePolicy:QueuePolicy",
-                child,
-                {"queueUrl": parent_resource.id, "policy": policy_json(queue.policy)},
-                pulumi.ResourceOptions(parent=parent_resource),
-            )
+            if owned.policy:
+                document = {owned.policy.target: resource.id, "policy": policy_json(owned.policy.document)}
+                AwsResource(
+                    owned.policy.type,
+                    child,
+                    {**document, **owned.policy.properties},
+                    retain_opts(resource) if owned.is_kept else pulumi.ResourceOptions(parent=resource),
+                )
         if plan.budget:
             AwsResource("budgets/budget:Budget", f"{name}-budget", _budget(plan.budget), child_opts)
         self.register_outputs({})

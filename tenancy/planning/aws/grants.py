@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from tenancy.planning.aws import kinds
 from tenancy.planning.aws.documents import Document, allow, arn, dns_suffix
 from tenancy.planning.common import names
 from tenancy.spec.fields.data import Access, KeyPer
@@ -24,15 +25,7 @@ UPLOAD = ["s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"]
 PUT = ["s3:PutObject"]
 DELETE = ["s3:DeleteObject"]
 DECRYPT, ENCRYPT = "kms:Decrypt", "kms:GenerateDataKey"
-SECRET = ["secretsmanager:DescribeSecret", "secretsmanager:GetSecretValue"]
-LOG = ["logs:CreateLogStream", "logs:PutLogEvents"]
-QUEUE = [
-    *("sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes"),
-    *("sqs:GetQueueUrl", "sqs:ReceiveMessage", "sqs:SendMessage"),
-]
 MOUNT, MOUNT_WRITE = "elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"
-PULL = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
-PUSH = ["ecr:CompleteLayerUpload", "ecr:InitiateLayerUpload", "ecr:PutImage", "ecr:UploadLayerPart"]
 
 OBJECT_CREATION = "s3:ObjectCreationOperation"
 """False for the steps of an upload in parts that carry no precondition; the last one does."""
@@ -61,11 +54,6 @@ def bucket_arn(environment: Environment, bucket: str) -> str:
 def access_point_arn(environment: Environment, tenant: Tenant, bucket: str) -> str:
     """ARN of a tenant's S3 access point for a bucket."""
     return arn(environment, "s3", f"accesspoint/{names.tenant_access_point(environment, tenant, bucket)}")
-
-
-def secret_arn(environment: Environment, name: str) -> str:
-    """Secrets Manager adds a dash and six characters; that many and no more."""
-    return arn(environment, "secretsmanager", f"secret:{name}-??????")
 
 
 def key_arns(environment: Environment) -> str:
@@ -195,37 +183,16 @@ def _read_keys(environment: Environment, tenant: Tenant, read_grants: Sequence[P
 def resource_statements(environment: Environment, tenant: Tenant, namespace: Namespace) -> Iterator[Document]:
     """Statements for what a namespace's pods use beside buckets."""
 
-    def used_names(kind: str) -> list[str]:
-        return sorted(
-            name for name, use in getattr(tenant.aws_resources, kind).items() if applies_to(use.namespaces, namespace)
-        )
-
-    if secrets := used_names("secrets"):
-        arns = [secret_arn(environment, names.tenant_secret(environment, tenant, name)) for name in secrets]
-        yield allow("ReadSecrets", SECRET, arns)
-    if logs := used_names("logs"):
-        arns = [f"{log_group_arn(environment, tenant, name)}:log-stream:*" for name in logs]
-        yield allow("WriteLogs", LOG, arns)
-    if queues := used_names("queues"):
-        yield allow("UseQueues", QUEUE, [queue_arn(environment, tenant, name) for name in queues])
+    for kind in kinds.KINDS:
+        if kind.pods is None:
+            continue
+        entries = getattr(tenant.aws_resources, kind.field)
+        if names_in_use := [name for name, use in entries.items() if applies_to(use.namespaces, namespace)]:
+            arns = [arn + kind.pods.suffix for arn in kind.arns(environment, tenant, names_in_use)]
+            yield allow(kind.pods.sid, [*kind.pods.actions], arns)
     for number, files in enumerate(tenant.aws_resources.files):
         if applies_to(files.namespaces, namespace):
             actions = [MOUNT, MOUNT_WRITE] if files.access == "read-write" else [MOUNT]
             system = arn(environment, "elasticfilesystem", f"file-system/{files.file_system}")
             access_point_condition = {"StringEquals": {"elasticfilesystem:AccessPointArn": files.access_point}}
             yield allow(f"MountFiles{number}", actions, system, access_point_condition)
-
-
-def log_group_arn(environment: Environment, tenant: Tenant, name: str) -> str:
-    """ARN of a tenant's log group."""
-    return arn(environment, "logs", f"log-group:{names.tenant_log_group(environment, tenant, name)}")
-
-
-def queue_arn(environment: Environment, tenant: Tenant, name: str) -> str:
-    """ARN of a tenant's SQS queue."""
-    return arn(environment, "sqs", names.tenant_queue(environment, tenant, name))
-
-
-def repository_arn(environment: Environment, name: str) -> str:
-    """ARN of an ECR repository."""
-    return arn(environment, "ecr", f"repository/{name}")

@@ -7,9 +7,10 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 
 from tenancy.catalog import vocabulary as words
-from tenancy.planning.aws import grants
+from tenancy.planning.aws import grants, kinds
 from tenancy.planning.aws.documents import Document, allow, arn, document
 from tenancy.planning.aws.grants import PrefixGrant
+from tenancy.planning.aws.kinds.repositories import PULL, REPOSITORIES
 from tenancy.planning.aws.tenant_models import AccessEntry, Association, TenantRolePlan
 from tenancy.planning.common import names
 from tenancy.spec.fields.environment import Environment
@@ -208,18 +209,16 @@ def ci_group(tenant: Tenant) -> str:
 
 def pipeline_role(environment: Environment, tenant: Tenant, ci: Ci) -> TenantRolePlan:
     """It may describe the cluster, write the tenant's images and read shared ones. It has no access to data."""
-    repositories = [
-        grants.repository_arn(environment, names.tenant_repository(environment, tenant, name))
-        for name in sorted(tenant.aws_resources.repositories)
-    ]
-    shared_repositories = grants.repository_arn(environment, names.shared_repositories(environment) + "*")
+    shared_repositories = REPOSITORIES.arn(environment, names.shared_repositories(environment) + "*")
     statements = [
         allow("FindCluster", ["eks:DescribeCluster"], cluster_arn(environment)),
         allow("LogInToRegistry", ["ecr:GetAuthorizationToken"], "*"),
-        allow("PullShared", grants.PULL, shared_repositories),
+        allow("PullShared", PULL, shared_repositories),
     ]
-    if repositories:
-        statements.append(allow("PushOwn", [*grants.PULL, *grants.PUSH], repositories))
+    for kind in kinds.KINDS:
+        if kind.pipeline and (entries := getattr(tenant.aws_resources, kind.field)):
+            arns = kind.arns(environment, tenant, entries)
+            statements.append(allow(kind.pipeline.sid, [*kind.pipeline.actions], arns))
     return TenantRolePlan(
         name=names.ci_role(environment, tenant),
         path=names.tenant_path(environment, tenant),

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 
 from tenancy.catalog import vocabulary as words
-from tenancy.planning.aws import grants, iam_roles
+from tenancy.planning.aws import grants, iam_roles, kinds
 from tenancy.planning.aws.bucket_policies import break_glass_arn, bucket_policy
 from tenancy.planning.aws.documents import Document, allow, arn, deny, document, partition
 from tenancy.planning.aws.keys import bucket_key_policy
@@ -81,11 +81,6 @@ def boundary(environment: Environment) -> Boundary:
     """
     buckets = [grants.bucket_arn(environment, name) for name in sorted(environment.buckets)]
     points = arn(environment, "s3", "accesspoint/*")
-    environment_name = environment.environment
-
-    def service_arn(service: str, text: str) -> str:
-        return arn(environment, service, text)
-
     statements = [
         allow(
             "Objects",
@@ -99,16 +94,14 @@ def boundary(environment: Environment) -> Boundary:
             grants.key_arns(environment),
             {"StringEquals": {"kms:ViaService": grants.via_s3(environment)}},
         ),
-        allow("Secrets", grants.SECRET, service_arn("secretsmanager", f"secret:tenancy/{environment_name}/*")),
-        allow("Logs", grants.LOG, service_arn("logs", f"log-group:/tenancy/{environment_name}/*")),
-        allow("Queues", grants.QUEUE, service_arn("sqs", f"{environment.cluster.name}{words.SEPARATOR}*")),
+        *(kind.boundary_statement(environment) for kind in kinds.KINDS if kind.pods),
         allow(
             "Files",
             [grants.MOUNT, grants.MOUNT_WRITE],
-            service_arn("elasticfilesystem", "file-system/*"),
+            arn(environment, "elasticfilesystem", "file-system/*"),
             {"Null": {"elasticfilesystem:AccessPointArn": "false"}},
         ),
-        allow("Images", [*grants.PULL, *grants.PUSH], grants.repository_arn(environment, f"{environment_name}/*")),
+        *(kind.boundary_statement(environment) for kind in kinds.KINDS if not kind.pods),
         allow("Registry", ["ecr:GetAuthorizationToken"], "*"),
         allow("Cluster", ["eks:DescribeCluster"], iam_roles.cluster_arn(environment)),
         deny(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from tenancy.planning.aws.documents import Document
 
@@ -94,45 +95,36 @@ class AccessPoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Repository:
-    """aws.ecr.Repository, tags immutable and scanned on push, with an aws.ecr.RepositoryPolicy. Protected."""
+class ResourcePolicy:
+    """A resource's own policy, which is a resource of its own on AWS."""
 
-    name: str
-    policy: Document
-    tags: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Secret:
-    """aws.secretsmanager.Secret with an aws.secretsmanager.SecretPolicy, and no value: people put it there.
-
-    Protected; deleted, it can be taken back for `recovery_days`.
-    """
-
-    name: str
-    policy: Document
-    tags: dict[str, str]
-    recovery_days: int = 30
+    type: str
+    """Pulumi's type."""
+    target: str
+    """Property with the id of the resource."""
+    document: Document
+    properties: dict[str, Any]
+    """Besides those two."""
 
 
 @dataclass(frozen=True, slots=True)
-class LogGroup:
-    """aws.cloudwatch.LogGroup. Kept when the tenant goes: it ends by its own retention."""
+class OwnedResource:
+    """A resource that one tenant alone uses, of one of `tenancy.planning.aws.kinds`."""
 
-    name: str
-    days: int
-    key: str
-    """ARN; empty: the service's own key."""
-    tags: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Queue:
-    """aws.sqs.Queue, encrypted by SQS itself, with an aws.sqs.QueuePolicy."""
-
+    kind: str
+    """Its field in `aws-resources`."""
+    noun: str
+    type: str
+    """Pulumi's type."""
     name: str
     arn: str
-    policy: Document
+    properties: dict[str, Any]
+    """Besides name and tags."""
+    policy: ResourcePolicy | None
+    is_kept: bool
+    """Whether it stays on AWS when its stack is destroyed, and its policy with it: what is left without its policy has
+    one lock instead of two."""
+    is_protected: bool
     tags: dict[str, str]
 
 
@@ -167,10 +159,8 @@ class TenantAwsPlan:
     keys: tuple[KeyPlan, ...] = ()
     roles: tuple[TenantRolePlan, ...] = ()
     access_points: tuple[AccessPoint, ...] = ()
-    repositories: tuple[Repository, ...] = ()
-    secrets: tuple[Secret, ...] = ()
-    log_groups: tuple[LogGroup, ...] = ()
-    queues: tuple[Queue, ...] = ()
+    owned: tuple[OwnedResource, ...] = ()
+    """Further resources of its own, by kind and name."""
     budget: BudgetPlan | None = None
     associations: tuple[Association, ...] = ()
     access_entries: tuple[AccessEntry, ...] = ()
@@ -180,18 +170,14 @@ class TenantAwsPlan:
     def __bool__(self) -> bool:
         return any(True for _ in self.resources())
 
+    def owned_of(self, kind: str) -> tuple[OwnedResource, ...]:
+        """Those of one kind, a field of `aws-resources`."""
+        return tuple(resource for resource in self.owned if resource.kind == kind)
+
     def resources(self) -> Iterator[object]:
         """Every one of them, in order."""
-        for resources_of_kind in (
-            self.keys,
-            self.roles,
-            self.access_points,
-            self.repositories,
-            self.secrets,
-            self.log_groups,
-        ):
+        for resources_of_kind in (self.keys, self.roles, self.access_points, self.owned):
             yield from resources_of_kind
-        yield from self.queues
         if self.budget:
             yield self.budget
         yield from self.associations

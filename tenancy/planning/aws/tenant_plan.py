@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tenancy.catalog import vocabulary as words
-from tenancy.planning.aws import grants, iam_roles
+from tenancy.planning.aws import grants, iam_roles, kinds
 from tenancy.planning.aws.bucket_policies import access_point_policy, exempt_roles
-from tenancy.planning.aws.documents import Document, deny, document
 from tenancy.planning.aws.keys import tenant_key_policy
 from tenancy.planning.aws.tenant_models import (
     AccessPoint,
     Alert,
     BudgetPlan,
     KeyPlan,
-    LogGroup,
-    Queue,
-    Repository,
-    Secret,
+    OwnedResource,
     TenantAwsPlan,
 )
 from tenancy.planning.common import names
@@ -45,18 +41,7 @@ def tenant_aws_plan(environment: Environment, tenant: Tenant) -> TenantAwsPlan |
             *([iam_roles.pipeline_role(environment, tenant, ci)] if ci else []),
         ),
         access_points=tuple(_access_points(environment, tenant)),
-        repositories=tuple(_repositories(environment, tenant)),
-        secrets=tuple(_secrets(environment, tenant)),
-        log_groups=tuple(
-            LogGroup(
-                names.tenant_log_group(environment, tenant, name),
-                environment.aws.log_days,
-                environment.aws.log_key or "",
-                _tags(environment, tenant),
-            )
-            for name in sorted(tenant.aws_resources.logs)
-        ),
-        queues=tuple(_queues(environment, tenant)),
+        owned=tuple(_owned(environment, tenant)),
         budget=_budget(environment, tenant),
         associations=tuple(
             iam_roles.association(environment, tenant, namespace) for namespace in pod_identity_namespaces
@@ -97,6 +82,17 @@ def _access_points(environment: Environment, tenant: Tenant) -> Iterator[AccessP
         )
 
 
+def _owned(environment: Environment, tenant: Tenant) -> Iterator[OwnedResource]:
+    exempt, tags = exempt_roles(environment), _tags(environment, tenant)
+    pipeline = [iam_roles.ci_role_arn(environment, tenant)] if tenant.ci else []
+    for kind in kinds.KINDS:
+        for name in sorted(getattr(tenant.aws_resources, kind.field)):
+            use = tenant.aws_resources.users(kind.field, name)
+            pods = _allowed_roles(environment, tenant, use) if use else []
+            allowed = [*pods, *(pipeline if kind.pipeline else ()), *exempt]
+            yield kind.resource(environment, tenant, name, allowed, tags)
+
+
 def _allowed_roles(environment: Environment, tenant: Tenant, use: ResourceUse) -> list[str]:
     """Roles that may use this resource of the tenant."""
     return [
@@ -104,42 +100,6 @@ def _allowed_roles(environment: Environment, tenant: Tenant, use: ResourceUse) -
         for namespace in tenant.namespaces
         if applies_to(use.namespaces, namespace)
     ]
-
-
-def _deny_others(environment: Environment, actions: list[str], resource: str, roles: list[str]) -> Document:
-    """Resource policy of what is one tenant's: it denies all other identities, whatever their own policies allow."""
-    other_principals = {"StringNotEquals": {"aws:PrincipalArn": [*roles, *exempt_roles(environment)]}}
-    return deny("OnlyItsOwn", actions, resource, other_principals, principal="*")
-
-
-def _repositories(environment: Environment, tenant: Tenant) -> Iterator[Repository]:
-    pipeline = [iam_roles.ci_role_arn(environment, tenant)] if tenant.ci else []
-    statement = _deny_others(environment, [*grants.PUSH, "ecr:BatchDeleteImage"], "*", pipeline)
-    # A repository's policy is about the repository: ECR refuses a statement that names a resource.
-    policy = document({key: value for key, value in statement.items() if key != "Resource"})
-    for name in sorted(tenant.aws_resources.repositories):
-        yield Repository(names.tenant_repository(environment, tenant, name), policy, _tags(environment, tenant))
-
-
-def _secrets(environment: Environment, tenant: Tenant) -> Iterator[Secret]:
-    for name, use in sorted(tenant.aws_resources.secrets.items()):
-        statement = _deny_others(
-            environment, ["secretsmanager:GetSecretValue"], "*", _allowed_roles(environment, tenant, use)
-        )
-        secret_name = names.tenant_secret(environment, tenant, name)
-        yield Secret(secret_name, document(statement), _tags(environment, tenant))
-
-
-def _queues(environment: Environment, tenant: Tenant) -> Iterator[Queue]:
-    for name, use in sorted(tenant.aws_resources.queues.items()):
-        arn = grants.queue_arn(environment, tenant, name)
-        all_actions = [*grants.QUEUE, "sqs:PurgeQueue"]
-        plain_text = {"Bool": {"aws:SecureTransport": "false"}}
-        policy = document(
-            deny("NothingUnencrypted", all_actions, arn, plain_text, principal="*"),
-            _deny_others(environment, all_actions, arn, _allowed_roles(environment, tenant, use)),
-        )
-        yield Queue(names.tenant_queue(environment, tenant, name), arn, policy, _tags(environment, tenant))
 
 
 def _budget(environment: Environment, tenant: Tenant) -> BudgetPlan | None:

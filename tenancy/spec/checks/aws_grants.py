@@ -12,7 +12,7 @@ from tenancy.catalog.regions import BILLED_IN_YUAN, WITHOUT_COSTS
 from tenancy.catalog.text import pluralize
 from tenancy.rules.values import foreign_arn
 from tenancy.spec.checks.indexed_mistakes import ENVIRONMENT_INDEX, IndexedMistake
-from tenancy.spec.fields.data import Access, KeyPer, Storage
+from tenancy.spec.fields.data import Access, AwsResources, Files, KeyPer, Storage
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.identity import PodIdentity
 from tenancy.spec.fields.tenant import Namespace, Tenant, applies_to
@@ -155,12 +155,9 @@ def _shared_role_mistakes(environment: Environment, tenant: Tenant) -> Iterator[
                 fault = f"{grant.access} on {grant.prefix} for namespace {namespace.name} with identity: shared"
                 yield rule_mistake(("storage", i, "prefix"), "aws-04", fault)
                 break
-    for kind in ("secrets", "logs", "queues", "files"):
-        if getattr(tenant.aws_resources, kind):
-            fault = f"{kind} with identity: shared"
-            yield rule_mistake(
-                ("aws-resources", kind), "aws-04", fault, "drop them, or set aws.identity to pod-identity"
-            )
+    for kind in dict.fromkeys(place[0] for place, _ in tenant.aws_resources.uses()):
+        fault = f"{kind} with identity: shared"
+        yield rule_mistake(("aws-resources", kind), "aws-04", fault, "drop them, or set aws.identity to pod-identity")
 
 
 def _shared_trust(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[IndexedMistake]:
@@ -264,13 +261,16 @@ def role_length(environment: Environment, tenant: Tenant, namespace: Namespace) 
         )
     if grants:
         total += 2 * (330 + len(environment.aws.region)) + contexts + 100
-    for kind, base_length in (("secrets", 130), ("logs", 120), ("queues", 130)):
-        names = [
-            name for name, use in getattr(tenant.aws_resources, kind).items() if applies_to(use.namespaces, namespace)
-        ]
-        if names:
-            total += _statement_length(160, [base_length + len(tenant.tenant) + 60 + len(name) for name in names])
-    total += sum(420 for files in tenant.aws_resources.files if applies_to(files.namespaces, namespace))
+    names: dict[str, list[str]] = {}
+    for (kind, key), use in tenant.aws_resources.uses():
+        if not applies_to(use.namespaces, namespace):
+            continue
+        if isinstance(use, Files):
+            total += 420
+        else:
+            names.setdefault(str(kind), []).append(str(key))
+    for names_of_kind in names.values():
+        total += _statement_length(160, [190 + len(tenant.tenant) + len(name) for name in names_of_kind])
     return total
 
 
@@ -448,9 +448,10 @@ def _quotas(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Ind
         + len(new_buckets)
         + sum(any(_by_key(environment, grant) for grant in t.storage) for t in tenants),
         "budgets": sum(tenant.budget is not None for tenant in tenants),
-        "secrets": sum(len(tenant.aws_resources.secrets) for tenant in tenants),
-        "repositories": sum(len(tenant.aws_resources.repositories) for tenant in tenants),
     }
+    for kind in AwsResources.model_fields:
+        if kind in account.QUOTAS:
+            counts[kind] = sum(len(getattr(tenant.aws_resources, kind)) for tenant in tenants)
     for name, count in counts.items():
         quota = account.QUOTAS[name]
         available = environment.aws.quotas.get(name, quota.default)

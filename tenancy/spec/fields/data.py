@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field
 from tenancy.rules.values import unsafe_prefix
 from tenancy.spec.fields.base import Flag, ShortName, Slug, Spec, TenantName, TextForm, WholeNumber
 from tenancy.spec.reading.mistakes import Mistake, describe_value, form_error, rule_mistake
+from tenancy.spec.reading.source import Location
 
 Days = Annotated[int, WholeNumber(1, 36_500)]
 KeyArn = Annotated[
@@ -206,6 +207,19 @@ class AwsResources(Spec):
     files: tuple[Files, ...] = Field(
         default=(), description="EFS access points that the tenant's pods mount. Default: none."
     )
+
+    def uses(self) -> Iterator[tuple[Location, ResourceUse | Files]]:
+        """Everything that pods use, with its place below `aws-resources`."""
+        for kind in type(self).model_fields:
+            entries = getattr(self, kind)
+            for key, use in entries.items() if isinstance(entries, Mapping) else enumerate(entries):
+                if isinstance(use, ResourceUse | Files):
+                    yield (kind, key), use
+
+    def users(self, kind: str, name: str) -> ResourceUse | None:
+        """Use of an entry of a kind; None for a kind that pods do not use."""
+        entries = getattr(self, kind)
+        return entries[name] if isinstance(entries, Mapping) else None
 
 
 _Prefix = Annotated[

@@ -416,14 +416,9 @@ class Tenant(Spec):
         """Every namespace that a grant or use on AWS is limited to, and its place in the file."""
         namespace_lists: list[tuple[Location, tuple[str, ...]]] = [
             *((("storage", i), grant.namespaces) for i, grant in enumerate(self.storage)),
-            *((("aws-resources", "files", i), files.namespaces) for i, files in enumerate(self.aws_resources.files)),
+            *((("aws-resources", *place), use.namespaces) for place, use in self.aws_resources.uses()),
             (("ci",), self.ci.namespaces if self.ci else ()),
         ]
-        for kind in ("secrets", "logs", "queues"):
-            namespace_lists += [
-                (("aws-resources", kind, name), use.namespaces)
-                for name, use in getattr(self.aws_resources, kind).items()
-            ]
         for location, names in namespace_lists:
             for j, name in enumerate(names):
                 yield (*location, "namespaces", j), name
@@ -434,13 +429,8 @@ class Tenant(Spec):
 
     def has_identity(self, namespace: Namespace) -> bool:
         """Whether the namespace's pods have an AWS identity: if they have a grant or use an AWS resource."""
-        aws_uses = [
-            *self.aws_resources.secrets.values(),
-            *self.aws_resources.logs.values(),
-            *self.aws_resources.queues.values(),
-            *self.aws_resources.files,
-        ]
-        return bool(self.grants_of(namespace)) or any(applies_to(use.namespaces, namespace) for use in aws_uses)
+        uses = self.aws_resources.uses()
+        return bool(self.grants_of(namespace)) or any(applies_to(use.namespaces, namespace) for _, use in uses)
 
     def declares(self, account: str) -> bool:
         """Whether a namespace declares a service account, given as <namespace>/<name>."""

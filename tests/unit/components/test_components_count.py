@@ -68,14 +68,8 @@ def lines(resource: object) -> Iterator[Line]:
             yield from (("EventRule", alarm.name), ("EventTarget", alarm.name))
         case tenant_models.AccessPoint(name=name):
             yield "AccessPoint", name
-        case tenant_models.Repository(name=name):
-            yield from (("Repository", name), ("RepositoryPolicy", name))
-        case tenant_models.Secret(name=name):
-            yield from (("Secret", name), ("SecretPolicy", name))
-        case tenant_models.LogGroup(name=name):
-            yield "LogGroup", name
-        case tenant_models.Queue(name=name):
-            yield from (("Queue", name), ("QueuePolicy", name))
+        case tenant_models.OwnedResource(type=type_token, name=name, policy=policy):
+            yield from ((token.rpartition(":")[2], name) for token in (type_token, policy and policy.type) if token)
         case tenant_models.BudgetPlan(name=name):
             yield "Budget", name
         case tenant_models.Association(namespace=namespace, service_account=account):
@@ -160,12 +154,7 @@ ENTRIES: set[type] = {
         tenant_models.KeyPlan,
         tenant_models.TenantRolePlan,
         tenant_models.AccessPoint,
-        tenant_models.Repository,
-        tenant_models.Secret,
-    ),
-    *(
-        tenant_models.LogGroup,
-        tenant_models.Queue,
+        tenant_models.OwnedResource,
         tenant_models.BudgetPlan,
         tenant_models.Association,
         tenant_models.AccessEntry,

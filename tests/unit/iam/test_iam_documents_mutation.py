@@ -114,12 +114,9 @@ def _documents(account: AccountModel, form: str) -> Iterator[PlannedDocument]:
             yield PlannedDocument("key", key.alias, key.policy)
         for point in tenant.aws.access_points:
             yield PlannedDocument("bucket", f"{tenant.name} {point.bucket} point", point.policy)
-        for secret in tenant.aws.secrets:
-            yield PlannedDocument("secret", secret.name, secret.policy)
-        for queue in tenant.aws.queues:
-            yield PlannedDocument("queue", queue.name, queue.policy)
-        for repository in tenant.aws.repositories:
-            yield PlannedDocument("repository", repository.name, account.thing(_ecr(repository.name)).policy or {})
+        for resource in tenant.aws.owned:
+            if resource.policy:
+                yield PlannedDocument(resource.noun, resource.name, account.thing(resource.arn).policy or {})
 
 
 def _ecr(name: str) -> str:

@@ -206,10 +206,11 @@ def test_no_other_policy_can_be_too_long(make_environment: Make) -> None:
     """Twenty namespaces are the most that a tenant has, and no name is longer than these."""
     plan = tenant_plan.tenant_aws_plan(*longest(make_environment))
     assert plan
-    (queue,), (secret,), (repository,) = plan.queues, plan.secrets, plan.repositories
-    assert length(queue.policy) <= account.QUEUE_POLICY_LENGTH
-    assert length(secret.policy) <= account.SECRET_POLICY_LENGTH
-    assert length(repository.policy) <= account.REPOSITORY_POLICY_LENGTH
+    lengths = {resource.kind: length(resource.policy.document) for resource in plan.owned if resource.policy}
+    assert lengths.keys() == {"queues", "secrets", "repositories"}
+    assert lengths["queues"] <= account.QUEUE_POLICY_LENGTH
+    assert lengths["secrets"] <= account.SECRET_POLICY_LENGTH
+    assert lengths["repositories"] <= account.REPOSITORY_POLICY_LENGTH
     assert {role.purpose for role in plan.roles if length(role.trust) > account.TRUST_LENGTH} == set()
 
 
@@ -217,7 +218,9 @@ def test_no_statement_of_a_queue_names_more_than_seven_actions(make_environment:
     """SQS developer guide, "policy quotas"."""
     plan = tenant_plan.tenant_aws_plan(*longest(make_environment))
     assert plan
-    assert max(len(statement["Action"]) for statement in plan.queues[0].policy["Statement"]) <= 7
+    (queue,) = plan.owned_of("queues")
+    assert queue.policy
+    assert max(len(statement["Action"]) for statement in queue.policy.document["Statement"]) <= 7
 
 
 @pytest.mark.parametrize("identity", ["pod-identity", "irsa"])
@@ -252,7 +255,7 @@ def test_no_name_is_too_long_and_none_that_is_cut_meets_another(make_environment
     plans = [plan for owner in tenants if (plan := tenant_plan.tenant_aws_plan(environment, owner))]
     by_kind = {
         account.ROLE_NAME: [role.name for plan in plans for role in plan.roles],
-        account.QUEUE_NAME: [queue.name for plan in plans for queue in plan.queues],
+        account.QUEUE_NAME: [queue.name for plan in plans for queue in plan.owned_of("queues")],
         account.ACCESS_POINT_NAME: [
             names.tenant_access_point(environment, t, b) for t in tenants for b in environment.buckets
         ],

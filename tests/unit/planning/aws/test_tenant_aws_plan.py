@@ -290,7 +290,7 @@ def test_an_access_point_of_its_own_where_the_bucket_has_them(on_aws: MakeEnviro
 
 
 def test_a_secret_lies_in_the_tenants_path_and_opens_for_the_namespace_that_uses_it(fraud: TenantAwsPlan) -> None:
-    (secret,) = fraud.secrets
+    (secret,) = fraud.owned_of("secrets")
     assert secret.name == "tenancy/small/fraud/card-network"
     (statement,) = [s for s in statements(fraud.roles[1]) if "secretsmanager:GetSecretValue" in s["Action"]]
     (resource,) = statement["Resource"]
@@ -304,16 +304,23 @@ def others(policy: Document) -> list[str]:
     return statement["Condition"]["StringNotEquals"]["aws:PrincipalArn"]
 
 
+def own_policy(plan: TenantAwsPlan, kind: str) -> Document:
+    """The policy of the only resource of a kind."""
+    (resource,) = plan.owned_of(kind)
+    assert resource.policy
+    return resource.policy.document
+
+
 def test_a_secret_is_shut_to_all_but_that_namespace_and_the_platform(fraud: TenantAwsPlan) -> None:
-    assert others(fraud.secrets[0].policy) == [fraud.roles[1].arn, AWS["platform-role"]]
+    assert others(own_policy(fraud, "secrets")) == [fraud.roles[1].arn, AWS["platform-role"]]
 
 
 def test_a_queue_is_shut_to_all_but_its_namespaces_and_unencrypted_requests(on_aws: MakeEnvironment) -> None:
     plan = planned(on_aws(), granted(queues=["alarms"]))
-    (queue,) = plan.queues
+    (queue,) = plan.owned_of("queues")
     assert queue.name == "small--fraud--alarms"
-    assert others(queue.policy) == [plan.roles[0].arn, AWS["platform-role"]]
-    assert queue.policy["Statement"][0]["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+    assert others(own_policy(plan, "queues")) == [plan.roles[0].arn, AWS["platform-role"]]
+    assert own_policy(plan, "queues")["Statement"][0]["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
     (statement,) = statements(plan.roles[0])
     assert statement["Resource"] == [queue.arn]
     assert "sqs:DeleteQueue" not in statement["Action"]
@@ -324,13 +331,13 @@ KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/0f1e2d3c"
 
 def test_a_log_group_is_encrypted_by_the_environments_key_of_logs(on_aws: MakeEnvironment) -> None:
     plan = planned(on_aws(**{"log-key": KEY}), granted(logs=["scores"]))
-    assert [group.key for group in plan.log_groups] == [KEY]
+    assert [group.properties["kmsKeyId"] for group in plan.owned_of("logs")] == [KEY]
 
 
 def test_a_log_group_is_written_and_not_read_and_ends_by_the_environments_days(on_aws: MakeEnvironment) -> None:
     plan = planned(on_aws(), granted(logs=["scores"]))
-    (group,) = plan.log_groups
-    assert (group.name, group.days, group.key) == ("/tenancy/small/fraud/scores", 90, "")
+    (group,) = plan.owned_of("logs")
+    assert (group.name, group.properties) == ("/tenancy/small/fraud/scores", {"retentionInDays": 90})
     assert allowed(plan.roles[0]) == {"logs:CreateLogStream", "logs:PutLogEvents"}
     (statement,) = statements(plan.roles[0])
     assert every(resource.split(":")[6] == group.name for resource in statement["Resource"])
@@ -350,11 +357,11 @@ def test_files_are_mounted_through_the_tenants_access_point_alone(
 def test_repositories_are_the_tenants_and_written_by_its_pipeline_alone(on_aws: MakeEnvironment) -> None:
     fraud = tenant(ci={"github": "bank/fraud", "branch": "main"}, aws_resources={"repositories": ["scoring"]})
     plan = planned(on_aws(), fraud)
-    (repository,) = plan.repositories
+    (repository,) = plan.owned_of("repositories")
     (pipeline,) = [role for role in plan.roles if role.purpose == "ci"]
     assert repository.name == "small/fraud/scoring"
-    assert others(repository.policy) == [pipeline.arn, AWS["platform-role"]]
-    assert "Resource" not in repository.policy["Statement"][0], "ECR refuses one"
+    assert others(own_policy(plan, "repositories")) == [pipeline.arn, AWS["platform-role"]]
+    assert "Resource" not in own_policy(plan, "repositories")["Statement"][0], "ECR refuses one"
     pushable = [s["Resource"] for s in statements(pipeline) if "ecr:PutImage" in s["Action"]]
     assert pushable == [[f"arn:aws:ecr:{REGION}:{ACCOUNT}:repository/small/fraud/scoring"]]
 
@@ -441,7 +448,7 @@ def test_everything_carries_the_tenants_cost_vocabulary(on_aws: MakeEnvironment)
         budget={"monthly-usd": 1000},
     )
     plan = planned(on_aws(), fraud)
-    kinds = {type(resource).__name__ for resource in plan.resources()}
+    kinds = {getattr(resource, "kind", type(resource).__name__) for resource in plan.resources()}
     assert len(kinds) == 10, kinds
     for resource in plan.resources():
         tags = resource.tags  # ty: ignore[unresolved-attribute]
@@ -554,7 +561,7 @@ def test_a_pipeline_has_a_role_of_its_own_all_the_same(on_aws: MakeEnvironment) 
 def test_who_gets_in_comes_last(on_aws: MakeEnvironment) -> None:
     plan = planned(on_aws(), tenant(ci={"github": "bank/fraud", "branch": "main"}))
     kinds = [type(resource).__name__ for resource in plan.resources()]
-    assert kinds == ["TenantRolePlan"] * 3 + ["Secret"] + ["Association"] * 2 + ["AccessEntry"]
+    assert kinds == ["TenantRolePlan"] * 3 + ["OwnedResource"] + ["Association"] * 2 + ["AccessEntry"]
 
 
 def test_a_tenant_that_uses_nothing_has_nothing(on_aws: MakeEnvironment) -> None:
@@ -581,7 +588,7 @@ def test_two_tenants_have_nothing_of_one_name(on_aws: MakeEnvironment) -> None:
             update={"tenant": name}
         )
         plan = planned(on_aws(), member)
-        resource_kinds = (plan.roles, plan.access_points, plan.repositories, plan.secrets, plan.log_groups, plan.queues)
+        resource_kinds = (plan.roles, plan.access_points, plan.owned)
         return {resource.name for kind in resource_kinds for resource in kind}
 
     assert len(names("fraud")) == 8
