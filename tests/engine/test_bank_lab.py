@@ -86,7 +86,7 @@ def test_a_tenant_has_in_the_lab_what_it_has_on_aws(bank: Loaded) -> None:
         tenant.model_copy(update={"egress": tuple(way for way in tenant.egress if not way.dns)})
         for tenant in bank.tenants
     ]
-    on_aws, in_lab = planning.plan(plain, unnamed), planning.plan(on_lab(bank).environment, bank.tenants)
+    on_aws, in_lab = planning.plan(plain, unnamed), planning.plan(on_lab(bank))
     assert (on_aws.cluster is None, in_lab.cluster is None) == (False, True)
     assert in_lab.tenants == tuple(replace(tenant, aws=None) for tenant in on_aws.tenants)
     assert in_lab.platform.guards == on_aws.platform.guards
@@ -94,7 +94,7 @@ def test_a_tenant_has_in_the_lab_what_it_has_on_aws(bank: Loaded) -> None:
 
 def test_what_cilium_changes_is_the_network_alone(bank: Loaded) -> None:
     on_aws = planning.plan(without_exporters(bank.environment), bank.tenants)
-    in_lab = planning.plan(on_lab(bank).environment, bank.tenants)
+    in_lab = planning.plan(on_lab(bank))
     assert any(tenant.cluster_policies for tenant in on_aws.tenants)
     assert [but_for_its_network(tenant) for tenant in in_lab.tenants] == [
         but_for_its_network(tenant) for tenant in on_aws.tenants

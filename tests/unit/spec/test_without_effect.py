@@ -124,7 +124,7 @@ def test_a_run_on_the_lab_says_what_of_the_bank_it_does_not_have() -> None:
 def test_every_policy_that_the_lab_drops_is_behind_a_note() -> None:
     bank = load(BANK)
     planned_kinds = {item["kind"] for item in make_plan(bank, bank.day).objects()}
-    played = {item["kind"] for item in planning.plan(on_lab(bank).environment, bank.tenants).objects()}
+    played = {item["kind"] for item in planning.plan(on_lab(bank)).objects()}
     assert {kind for kind in planned_kinds - played if kind.startswith("Cilium")}
     assert "cluster.cni" in {note.field for note in spec_notes(on_lab(bank))}
 
