@@ -7,7 +7,8 @@ import random
 import socket
 import socketserver
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from tenancy.lab import ports
@@ -38,6 +39,19 @@ def free_ports(count: int) -> list[int]:
     for server in servers:
         server.close()
     return port_numbers
+
+
+def wait_until_free(port_numbers: Iterable[int], seconds: float = 10) -> None:
+    """Wait until a server can listen at each of the ports."""
+    deadline = time.monotonic() + seconds
+    for port in port_numbers:
+        while True:
+            try:
+                socket.create_server(("127.0.0.1", port)).close()
+                break
+            except OSError:
+                assert time.monotonic() < deadline, f"after {seconds:.0f} s still in use: port {port}"
+                time.sleep(0.02)
 
 
 def answers(port: int) -> bool:

@@ -23,7 +23,7 @@ from tenancy.lab.api import LabApi
 from tenancy.lab.kueue import TOKEN_SECONDS
 from tenancy.lab.layout import Lab, write
 from tests import operators
-from tests.answering import free_ports
+from tests.answering import free_ports, wait_until_free
 from tests.conftest import documents
 from tests.judges import folder
 
@@ -110,7 +110,8 @@ class Operators:
     lab: Lab
     names: tuple[str, ...]
     _commands: dict[str, list[str]] = field(default_factory=dict)
-    _health: dict[str, int] = field(default_factory=dict)
+    _ports: dict[str, list[int]] = field(default_factory=dict)
+    """Ports of the health probe and of the webhooks."""
     _hooks: list[str] = field(default_factory=list)
 
     def start(self, name: str) -> None:
@@ -122,6 +123,8 @@ class Operators:
         with pytest.MonkeyPatch.context() as patch:
             # Where a webhook server of controller-runtime looks for its certificate, unless it is told another place.
             patch.setenv("TMPDIR", str(home))
+            # A killed process leaves the process table a moment before its sockets close.
+            wait_until_free(self._ports[name])
             processes.start(self.lab, name, self._commands[name])
 
     def until_ready(self, *names: str) -> None:
@@ -157,7 +160,7 @@ class Operators:
     def _answers(self, name: str) -> bool:
         path = "readyz" if PROGRAMS[name].configuration else "healthz"
         try:
-            with urllib.request.urlopen(f"http://{pki.LOOPBACK}:{self._health[name]}/{path}", timeout=2):
+            with urllib.request.urlopen(f"http://{pki.LOOPBACK}:{self._ports[name][0]}/{path}", timeout=2):
                 return True
         except (urllib.error.URLError, OSError):
             return False
@@ -190,8 +193,7 @@ class Operators:
         )["status"]["token"]
         port = ports.remembered(self.lab)["kube-apiserver"]
         access = pki.write_service_account(self.lab, program.name, token, port)
-        health, hooks = free_ports(2)
-        self._health[program.name] = health
+        health, hooks = self._ports[program.name] = free_ports(2)
         self._commands[program.name] = self._command(program, access, health, hooks)
         if program.hooks:
             self._hook(api, program, source, hooks)
