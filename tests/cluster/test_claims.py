@@ -294,7 +294,7 @@ def test_without_its_quota_exactly_the_attacks_on_it_get_through(request: pytest
 
 def test_where_no_claim_of_the_tenants_is_admitted_the_twin_is_the_platforms(dra: Cluster) -> None:
     place = dra.place("fraud--train")
-    poor = replace(place, tenant=place.tenant.model_copy(update={"gpus": {}}))
+    poor = replace(place, tenant=place.tenant.model_copy(update={"gpus": {}}), usable_gpus={}, device_classes=())
     attacks = [*foreign_class_attacks(dra.scene, poor, "l4"), over_quota(poor, "a100-1g.5gb", 0)]
     assert {a.twin.path.split("/")[5] for a in attacks} == {words.PLATFORM_NAMESPACE}
     assert dra.gaps(attacks) == []
