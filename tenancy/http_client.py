@@ -36,7 +36,7 @@ class Redirected(NoAnswer):
     """A redirect that is not followed."""
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """Status and body of an answer, whatever the status."""
 
     status: int
@@ -70,10 +70,10 @@ class HttpClient:
 
     def request(
         self, method: str, url: str, body: bytes | str | None = None, headers: Mapping[str, str] | None = None
-    ) -> Answer:
+    ) -> HttpAnswer:
         """The answer to a request; NoAnswer without a whole one."""
         with self.open(method, url, body, headers) as answer:
-            return Answer(answer.status, answer.reason or "", read(answer))
+            return HttpAnswer(answer.status, answer.reason or "", read(answer))
 
     def open(
         self, method: str, url: str, body: bytes | str | None = None, headers: Mapping[str, str] | None = None
@@ -130,10 +130,10 @@ class LocalServer:
 
     def request(
         self, method: str, path: str, body: bytes | str | None = None, headers: Mapping[str, str] | None = None
-    ) -> Answer:
+    ) -> HttpAnswer:
         """The answer to a request; NoAnswer without a whole one."""
         answer = _send(self._pool, method, path, body, headers, self._timeout)
-        return Answer(answer.status, answer.reason or "", read(answer))
+        return HttpAnswer(answer.status, answer.reason or "", read(answer))
 
     def lines(self, path: str) -> Generator[bytes]:
         """The lines of an answer as they come, until the server or the caller ends it; NoAnswer if it breaks off."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from tenancy.http_client import Answer, HttpClient, NoAnswer, Redirected
+from tenancy.http_client import HttpAnswer, HttpClient, NoAnswer, Redirected
 
 PAGE = 6 * 3600
 """Seconds of one query of a range, so that an answer stays small."""
@@ -91,7 +91,7 @@ class Prometheus:
         raise PrometheusUnavailable(f"{self.address} {fault}")
 
 
-def _error_of(answer: Answer) -> str:
+def _error_of(answer: HttpAnswer) -> str:
     try:
         return json.loads(answer.data)["error"]
     except (ValueError, LookupError, TypeError):

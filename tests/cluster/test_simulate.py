@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tenancy.http_client import Answer, LocalServer, NoAnswer
+from tenancy.http_client import HttpAnswer, LocalServer, NoAnswer
 from tenancy.lab import processes
 from tenancy.lab.components import KUEUE
 from tenancy.lab.layout import Lab
@@ -404,7 +404,7 @@ def test_an_etcd_that_answers_too_late_changes_nothing(
     count = 0
     real_request = LocalServer.request
 
-    def request(self: LocalServer, *arguments: Any) -> Answer:
+    def request(self: LocalServer, *arguments: Any) -> HttpAnswer:
         nonlocal count
         answer = real_request(self, *arguments)
         if self in etcd:

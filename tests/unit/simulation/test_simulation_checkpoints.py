@@ -14,7 +14,7 @@ from answering import answering
 from click.testing import CliRunner
 
 from tenancy.cli import main
-from tenancy.http_client import Answer, NoAnswer
+from tenancy.http_client import HttpAnswer, NoAnswer
 from tenancy.lab.layout import LabError
 from tenancy.planning import make_plan
 from tenancy.simulation import attempts as attempting
@@ -297,11 +297,11 @@ class Etcd:
     def __init__(self, failures: int) -> None:
         self.failures, self.asked = failures, 0
 
-    def request(self, *_: object) -> Answer:
+    def request(self, *_: object) -> HttpAnswer:
         self.asked += 1
         if self.asked <= self.failures:
             raise NoAnswer("timed out")
-        return Answer(200, "OK", b'{"header": {"revision": "7"}, "succeeded": true}')
+        return HttpAnswer(200, "OK", b'{"header": {"revision": "7"}, "succeeded": true}')
 
 
 def cluster_with(etcd: Etcd) -> SimulationCluster:
