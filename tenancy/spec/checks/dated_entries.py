@@ -31,7 +31,8 @@ def dated_mistakes(
 def _environment_mistakes(environment: Environment, day: dt.date, refuse_past: bool) -> Iterator[Mistake]:
     for i, entry in enumerate(environment.platform.temporary_namespaces):
         location: Location = ("platform", "temporary-namespaces", i, "until")
-        yield from _unbounded(location, entry.until, day, "ns-08", refuse_past)
+        if fault := _unbounded(entry.until, day, refuse_past):
+            yield rule_mistake(location, "ns-08", fault)
     yield from _relief(("queues", "relief", "until"), environment.queues.relief, day)
     releases: dict[Location, str | None] = {("aws", "ami-release"): environment.aws.ami_release}
     for name, pool in environment.pools.items():
@@ -44,20 +45,20 @@ def _environment_mistakes(environment: Environment, day: dt.date, refuse_past: b
 
 def _tenant_mistakes(tenant: Tenant, day: dt.date, refuse_past: bool) -> Iterator[Mistake]:
     for i, entry in enumerate(tenant.exceptions):
-        yield from _unbounded(("exceptions", i, "until"), entry.until, day, "exc-01", refuse_past)
+        if fault := _unbounded(entry.until, day, refuse_past):
+            yield rule_mistake(("exceptions", i, "until"), "exc-01", fault)
     if tenant.budget:
         yield from _relief(("budget", "relief", "until"), tenant.budget.relief, day)
 
 
-def _unbounded(location: Location, until: dt.date, day: dt.date, rule: str, refuse_past: bool) -> Iterator[Mistake]:
-    if (refuse_past or until >= day) and (fault := unbounded_end(until, day)):
-        yield rule_mistake(location, rule, fault)
+def _unbounded(until: dt.date, day: dt.date, refuse_past: bool) -> str | None:
+    return unbounded_end(until, day) if refuse_past or until >= day else None
 
 
 def _relief(location: Location, relief: Relief | None, day: dt.date) -> Iterator[Mistake]:
     # One that has ended is no mistake: a clock that starts later reads the same files.
-    if relief:
-        yield from _unbounded(location, relief.until, day, "exc-01", refuse_past=False)
+    if relief and (fault := _unbounded(relief.until, day, refuse_past=False)):
+        yield rule_mistake(location, "exc-01", fault)
 
 
 def _capacity_block(location: Location, purchase: Purchase, day: dt.date, refuse_past: bool) -> Iterator[Mistake]:
