@@ -7,11 +7,12 @@ import random
 import socket
 import socketserver
 import threading
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from tenancy.lab import ports
+from tests.waiting import until
 
 
 @contextmanager
@@ -41,17 +42,18 @@ def free_ports(count: int) -> list[int]:
     return port_numbers
 
 
-def wait_until_free(port_numbers: Iterable[int], seconds: float = 10) -> None:
+def wait_until_free(port_numbers: Iterable[int]) -> None:
     """Wait until a server can listen at each of the ports."""
-    deadline = time.monotonic() + seconds
     for port in port_numbers:
-        while True:
-            try:
-                socket.create_server(("127.0.0.1", port)).close()
-                break
-            except OSError:
-                assert time.monotonic() < deadline, f"after {seconds:.0f} s still in use: port {port}"
-                time.sleep(0.02)
+        until(partial(_is_free, port), f"port {port} is free")
+
+
+def _is_free(port: int) -> bool:
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
 
 
 def answers(port: int) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gitops_cluster import CREATE, GitOpsCluster, definitions, lab_of, until
+from gitops_cluster import CREATE, GitOpsCluster, definitions, lab_of
 
 from tenancy.deploy.gitops import GitOpsTool
 from tenancy.lab.layout import Lab
@@ -19,6 +19,7 @@ from tests.answering import answers, free_ports
 from tests.conftest import documents
 from tests.judges import folder
 from tests.kinds import define
+from tests.waiting import until
 
 APPLICATIONS = "/apis/argoproj.io/v1alpha1/namespaces/argocd/applications"
 SECRETS = "/api/v1/namespaces/argocd/secrets"
@@ -152,4 +153,4 @@ def _start(lab: Lab, program: Path, root: Path, running: list[subprocess.Popen[b
             running.append(
                 subprocess.Popen([program, *words], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=env)
             )
-        until(lambda port=port: answers(port), lambda words=words: f"{words[0]} listens", 60)
+        until(lambda port=port: answers(port), lambda words=words: f"{words[0]} listens", process=running[-1])

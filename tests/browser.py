@@ -9,6 +9,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import PATIENCE
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 POLICY = "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
 """Makes the browser block all network requests and scripts of a page."""
@@ -26,7 +28,7 @@ def opened(page: str, folder: Path, width: int, *more: str) -> dict[str, Any]:
     argv = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", f"--window-size={width},900"]
     argv += [f"--user-data-dir={folder / 'profile'}", "--host-resolver-rules=MAP * ~NOTFOUND"]
     argv += ["--enable-logging=stderr", "--dump-dom", *more, path.as_uri()]
-    process = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True)
+    process = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, check=True)
     match = re.search(r"data-seen=(\"|')(.*?)\1", process.stdout)
     assert match, "the page was loaded"
     console = [line for line in process.stderr.splitlines() if ":CONSOLE:" in line]

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from gitops_cluster import FOLDER, GitOpsCluster, definitions, lab_of, until
+from gitops_cluster import FOLDER, GitOpsCluster, definitions, lab_of
 
 from tenancy.deploy.gitops import GitOpsTool
 from tenancy.deploy.gitops.flux import SHARD
@@ -22,6 +22,7 @@ from tests.answering import answering, answers, free_ports
 from tests.conftest import documents
 from tests.judges import folder
 from tests.kinds import define
+from tests.waiting import until
 
 NAMESPACE = "flux-system"
 SOURCES = f"/apis/source.toolkit.fluxcd.io/v1/namespaces/{NAMESPACE}/gitrepositories"

@@ -6,8 +6,7 @@ import base64
 import json
 import shutil
 import subprocess
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +31,6 @@ from tests.conftest import SpecFolder, documents, every
 CREATE = "application/json"
 EGRESS = "egress:\n  - {cidr: 198.51.100.7/32, port: 9443}\n"
 FOLDER = "rendered"
-SYNC_SECONDS = 180.0
 Key = tuple[str, str, str]
 """(resource, namespace, name)"""
 ISOLATION: Mapping[str, Collection[str]] = {
@@ -41,15 +39,6 @@ ISOLATION: Mapping[str, Collection[str]] = {
     "serviceaccounts": ("default",),
 }
 """Objects of a tenant without a file that stay: resources, and their names where not all of them stay."""
-
-
-def until(fact: Callable[[], Any], what: Callable[[], object], seconds: float = SYNC_SECONDS) -> Any:
-    """The answer of `fact` once it is true; `what` describes the state that is waited for."""
-    deadline = time.monotonic() + seconds
-    while not (value := fact()):
-        assert time.monotonic() < deadline, f"after {seconds:.0f} s still not: {what()}"
-        time.sleep(0.25)
-    return value
 
 
 @dataclass

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from tenancy.lab.api import ApiError, LabApi
+from tests.waiting import until
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NOT_YET = (404, 429)
@@ -18,11 +19,8 @@ def define(api: LabApi, crds: Iterable[dict[str, Any]]) -> None:
     definitions = list(crds)
     for crd in definitions:
         api.request("POST", CRDS, crd, "application/json")
-    deadline = time.monotonic() + 30
     for crd in definitions:
-        while not _is_served(api, crd["spec"]):
-            assert time.monotonic() < deadline, f"{crd['metadata']['name']} is not served"
-            time.sleep(0.05)
+        until(partial(_is_served, api, crd["spec"]), f"{crd['metadata']['name']} is served")
 
 
 def _is_served(api: LabApi, spec: dict[str, Any]) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,11 +25,11 @@ from tests import operators
 from tests.answering import free_ports, wait_until_free
 from tests.conftest import documents
 from tests.judges import folder
+from tests.waiting import until
 
 Object = dict[str, Any]
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 HOOKS = "/apis/admissionregistration.k8s.io/v1"
-READY_SECONDS = 60.0
 TENANTS = {"matchExpressions": [{"key": words.TENANT, "operator": "Exists"}]}
 """Namespaces whose pods a webhook sees: those of tenants. A controller that ends would keep the lab's own from
 starting."""
@@ -130,11 +129,12 @@ class Operators:
     def until_ready(self, *names: str) -> None:
         """Wait until these answer their probes, by default all."""
         for name in names or self.names:
-            deadline = time.monotonic() + READY_SECONDS
-            while not self._answers(name):
+
+            def is_ready(name: str = name) -> bool:
                 assert self._processes(name), f"{name} ended: {processes.tail(self.lab, name)}"
-                assert time.monotonic() < deadline, f"{name} is not ready: {processes.tail(self.lab, name)}"
-                time.sleep(0.1)
+                return self._answers(name)
+
+            until(is_ready, lambda name=name: f"{name} is ready: {processes.tail(self.lab, name)}")
 
     def stop(self, name: str) -> None:
         """End it at once, as a node that fails does."""

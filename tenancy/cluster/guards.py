@@ -11,7 +11,7 @@ from tenancy.cluster.api import Api, path_of
 from tenancy.kube.requests import collection
 from tenancy.planning.guards import MARKER, QUESTION, VERSION, probe_message
 
-TIMEOUT_SECONDS = 30.0
+TIMEOUT_SECONDS = 120.0
 """Seconds within which an API server enforces stored guards; it loads them every second."""
 REQUIRED_ANSWERS = 10
 """Refusals in a row, each on a connection of its own. API servers load guards independently: of two servers behind a

@@ -18,7 +18,7 @@ DIGEST = words.LAB_NODE + "-digest"
 FAKE = "kwok.x-k8s.io/node"
 PATH = "/api/v1/nodes"
 NOT_READY = "node.kubernetes.io/not-ready"
-READY_SECONDS = 30.0
+READY_SECONDS = 90.0
 SET_BY_KUBELETS = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
 
 

@@ -8,8 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Generator, Iterable, Sequence, Set
+from collections.abc import Generator, Iterable, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,11 +26,11 @@ from tenancy.planning.common.pools import fake_nodes
 from tenancy.spec.loader import Loaded
 from tenancy.verify.attacks import Attack, Scene, all_attacks, differences
 from tenancy.verify.verification import find_scene, run
+from tests.waiting import until_clear
 
 ROOT = Path(__file__).parents[2]
 CONTROLLERS = "kube-controller-manager"
 BATCH = "  batch:\n    priority: 1000\n"
-PATIENCE = 120.0
 
 
 def local(folder: Path, *, kinds: Iterable[str] = ()) -> Path:
@@ -73,15 +72,6 @@ def _edit(file: Path, *changes: tuple[str, str]) -> None:
         assert text.count(old) == 1, f"{old!r} in {file.name}"
         text = text.replace(old, new)
     file.write_text(text, "utf-8")
-
-
-def until(obstacles: Callable[[], object], what: str, seconds: float = PATIENCE) -> None:
-    """Wait until nothing stands in the way; what still does at the end is in the message."""
-    deadline = time.monotonic() + seconds
-    while reasons := obstacles():
-        if time.monotonic() > deadline:
-            pytest.fail(f"after {seconds:.0f} s still not: {what}; in the way: {reasons}")
-        time.sleep(0.02)
 
 
 @dataclass(frozen=True)
@@ -141,7 +131,7 @@ def deploy(loaded: Loaded, plan: Plan, home: Path, crds: Iterable[Object] = (), 
         if crds := list(crds):
             apply(crds)
             api = Api(plan.context)
-            until(lambda: [p for p in map(served, crds) if not api.request("GET", p).ok], "the kinds are served")
+            until_clear(lambda: [p for p in map(served, crds) if not api.request("GET", p).ok], "the kinds are served")
             # The controller of quotas asks every 30 s which kinds there are; a new one asks at once.
             processes.stop(processes.running(lab, (CONTROLLERS,))[CONTROLLERS])
             control_plane.up(root=ROOT)
@@ -175,16 +165,18 @@ def apply(items: Iterable[Object]) -> None:
 def wait_until_settled(api: Api, plan: Plan, attacks: tuple[Attack, ...]) -> None:
     """Guards in force, and in every namespace what the controllers put there."""
     probes = list({attack.expected_denier: attack for attack in attacks if not attack.skipped}.values())
-    until(lambda: [r.as_dict() for r in run(api, probes, twins=False) if not r.refused], "every guard refuses")
+    until_clear(lambda: [r.as_dict() for r in run(api, probes, twins=False) if not r.refused], "every guard refuses")
     names = [namespace.name for tenant in plan.tenants for namespace in tenant.namespaces]
     paths = [
         f"/api/v1/namespaces/{name}/{what}"
         for name in names
         for what in ("serviceaccounts/default", "configmaps/kube-root-ca.crt")
     ]
-    until(lambda: [path for path in paths if not api.request("GET", path).ok], "controllers have been everywhere")
+    until_clear(lambda: [path for path in paths if not api.request("GET", path).ok], "controllers have been everywhere")
     counted = [path_of(o) for tenant in plan.tenants for o in tenant.objects() if o["kind"] == "ResourceQuota"]
-    until(lambda: [path for path in counted if not _is_counted(api.request("GET", path).body)], "quotas are counted")
+    until_clear(
+        lambda: [path for path in counted if not _is_counted(api.request("GET", path).body)], "quotas are counted"
+    )
 
 
 def _is_counted(quota: Object) -> bool:
@@ -253,7 +245,7 @@ class Mutant:
             results = run(self._cluster.api, changed_probes, twins=False)
             return [result.as_dict() for result in results if result.refused == (result.attack.rule in rules)]
 
-        until(unnoticed, f"off are {sorted(rules)} and nothing else")
+        until_clear(unnoticed, f"off are {sorted(rules)} and nothing else")
         return [a for a in self._cluster.attacks if a.expected_denier.startswith(tuple(touched))]
 
 
@@ -336,4 +328,4 @@ def settle(cluster: Cluster, rule: str, refused: bool) -> None:
         results = run(cluster.api, probes, twins=False)
         return [result.as_dict() for result in results if result.refused is not refused]
 
-    until(unnoticed, f"attacks on {rule} {'are refused' if refused else 'get through'}")
+    until_clear(unnoticed, f"attacks on {rule} {'are refused' if refused else 'get through'}")

@@ -25,7 +25,6 @@ from attack_lab import (
     removed,
     settle,
     turned,
-    until,
     without_controllers,
 )
 from click.testing import CliRunner, Result
@@ -58,6 +57,7 @@ from tests.attack_worlds import world_of
 from tests.claims import by_claim
 from tests.conftest import every
 from tests.offline_requests import RUNTIME, offline_server_of, verdict_on
+from tests.waiting import until_clear
 
 GUARD_RULES = sorted({rule for guard in guards(load(ROOT / "stacks" / "local").environment) for rule in guard.rules})
 CONTROLS = {"rbac", "quota", "limits", "pod-security", "api-validation"}
@@ -451,10 +451,10 @@ def test_a_quota_counts_what_comes_with_work(cluster: Cluster, key: str) -> None
     assert run(cluster.api, [probe], twins=False)[0].status < 300, "there is room at first"
     allow("0")
     try:
-        until(lambda: not run(cluster.api, [probe], twins=False)[0].refused, f"{key} is enforced")
+        until_clear(lambda: not run(cluster.api, [probe], twins=False)[0].refused, f"{key} is enforced")
     finally:
         allow(full_limit)
-        until(lambda: run(cluster.api, [probe], twins=False)[0].status >= 400, f"{key} has room again")
+        until_clear(lambda: run(cluster.api, [probe], twins=False)[0].status >= 400, f"{key} has room again")
 
 
 def test_the_largest_legal_pod_does_not_exhaust_the_guards(cluster: Cluster) -> None:
@@ -505,10 +505,12 @@ def test_a_namespace_whose_annotations_are_damaged_admits_nothing(cluster: Clust
 
     try:
         annotate(damaged)
-        until(lambda: not run(cluster.api, [probe], twins=False)[0].refused, "pods of the namespace are refused")
+        until_clear(lambda: not run(cluster.api, [probe], twins=False)[0].refused, "pods of the namespace are refused")
     finally:
         annotate(registries)
-        until(lambda: run(cluster.api, [probe], twins=False)[0].status >= 400, "pods of the namespace are admitted")
+        until_clear(
+            lambda: run(cluster.api, [probe], twins=False)[0].status >= 400, "pods of the namespace are admitted"
+        )
 
 
 @pytest.mark.exhaustive
@@ -521,7 +523,7 @@ def test_the_api_server_has_no_warning_about_any_guard(cluster: Cluster) -> None
 
     control_plane.up(root=ROOT, type_checks=True)
     try:
-        until(unchecked, "every guard's types have been checked", seconds=120)
+        until_clear(unchecked, "every guard's types have been checked")
         assert [p["status"]["typeChecking"] for p in cluster.api.items(path) if p["status"]["typeChecking"]] == []
     finally:
         control_plane.up(root=ROOT, type_checks=False)

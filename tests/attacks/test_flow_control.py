@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from attack_lab import Cluster, until
+from attack_lab import Cluster
 
 from tenancy.catalog import vocabulary as words
 from tenancy.cluster.api import path_of
 from tenancy.kube.requests import Impersonation, collection
 from tenancy.planning.kubernetes import flow_control
 from tenancy.planning.kubernetes.flow_control import API, PLATFORM, TENANTS
+from tests.waiting import until_clear
 
 SCHEMA, LEVEL = "X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid"
 KINDS = {SCHEMA: "FlowSchema", LEVEL: "PriorityLevelConfiguration"}
@@ -40,7 +41,7 @@ def had(cluster: Cluster, who: Impersonation, path: str = "/api/v1/namespaces/de
 def taken_up(cluster: Cluster) -> None:
     """A schema holds from when the API server has read it."""
     group = Impersonation("jane", (cluster.scene.environment.platform.group,))
-    until(lambda: had(cluster, group) != (PLATFORM, PLATFORM), "the schemas are taken up")
+    until_clear(lambda: had(cluster, group) != (PLATFORM, PLATFORM), "the schemas are taken up")
 
 
 def test_every_person_of_a_tenant_has_the_tenants_level(cluster: Cluster) -> None:
@@ -116,8 +117,8 @@ def test_without_the_schemas_tenants_share_a_level_with_kueue(cluster: Cluster) 
     kueue = account(words.QUEUE_NAMESPACE, "kueue-controller-manager")
     with without(cluster, flow_control.TENANTS), without(cluster, flow_control.PLATFORM):
         service_account_level = {("service-accounts", "workload-low")}
-        until(
+        until_clear(
             lambda: {had(cluster, tenant), had(cluster, kueue)} - service_account_level,
             "both have the level of all service accounts",
         )
-    until(lambda: had(cluster, kueue) != (PLATFORM, PLATFORM), "the schemas are back")
+    until_clear(lambda: had(cluster, kueue) != (PLATFORM, PLATFORM), "the schemas are back")

@@ -24,7 +24,8 @@ from tenancy.lab.layout import Lab
 from tenancy.rules.nodes import NOTE, kubelet, node_path
 from tenancy.verify.attacks import Attack
 from tenancy.verify.verification import ask, run
-from tests.attacks.attack_lab import ROOT, Cluster, until
+from tests.attacks.attack_lab import ROOT, Cluster
+from tests.waiting import until_clear
 
 GUARD = deniers.guard("tenancy-nodes", "node-08")
 HOME = "kube-system"
@@ -189,7 +190,7 @@ def daemon(cluster: Cluster, node: Object, tmp_path_factory: pytest.TempPathFact
         assert answer.ok, answer.message
         folder = tmp_path_factory.mktemp("daemon")
         daemon_api = as_whom(cluster, folder, DAEMON, {"token": answer.body["status"]["token"]})
-        until(lambda: not daemon_api.request("GET", node_path(node)).ok, "the account has its rights")
+        until_clear(lambda: not daemon_api.request("GET", node_path(node)).ok, "the account has its rights")
         yield daemon_api
     finally:
         for path in reversed(objects_by_path):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import judges
 import pytest
 import yaml
-from attack_lab import ROOT, apply, served, until
+from attack_lab import ROOT, apply, served
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +22,7 @@ from tenancy.lab import control_plane
 from tenancy.rules.attacks import put
 from tests.network_strategies import admitted, policies
 from tests.network_worlds import World, adversarial
+from tests.waiting import until_clear
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 REFUSED = deniers.guard("tenancy-networkpolicies", "net-02")
@@ -51,9 +52,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             patch.setenv("KUBECONFIG", str(lab.kubeconfig))
             apply([*crds, *plan.objects()])
             api = Api(plan.context)
-            until(lambda: [c for c in crds if not api.request("GET", served(c)).ok], "Cilium's kinds are served")
+            until_clear(lambda: [c for c in crds if not api.request("GET", served(c)).ok], "Cilium's kinds are served")
             first = plan.tenants[0].namespaces[0].name
-            until(lambda: _denial_text(api, _policy(first, {"ingress": [{}]})) != REFUSED, "the guard refuses")
+            until_clear(lambda: _denial_text(api, _policy(first, {"ingress": [{}]})) != REFUSED, "the guard refuses")
             yield Server(api, world, has_cluster_policies)
         finally:
             control_plane.down(root=ROOT)
@@ -102,22 +103,24 @@ def test_a_namespace_that_lost_its_annotations_opens_no_address(server: Server) 
 
     try:
         annotate(None)
-        until(lambda: _denial_text(server.api, policy) != REFUSED, "the address is refused")
+        until_clear(lambda: _denial_text(server.api, policy) != REFUSED, "the address is refused")
     finally:
         annotate(space.namespace["metadata"]["annotations"][key])
-        until(lambda: _denial_text(server.api, policy), "the address is admitted")
+        until_clear(lambda: _denial_text(server.api, policy), "the address is admitted")
 
 
 def test_a_tenants_namespace_goes_with_its_policies(server: Server) -> None:
     space = server.world.plan.tenants[-1].namespaces[-1]
     assert server.api.request("DELETE", path_of(space.namespace)).ok
-    until(lambda: server.api.request("GET", path_of(space.namespace)).status != 404, "the namespace is gone")
+    until_clear(lambda: server.api.request("GET", path_of(space.namespace)).status != 404, "the namespace is gone")
 
 
 def test_the_platform_removes_its_policies_as_the_engine_does(server: Server) -> None:
     policy = next(o for o in server.world.plan.tenants[0].namespaces[0].isolation if o["kind"] == "NetworkPolicy")
     assert server.api.request("DELETE", f"{path_of(policy)}?propagationPolicy=Foreground").ok
-    until(lambda: server.api.request("GET", path_of(policy)).status != 404, "the garbage collector has let go of it")
+    until_clear(
+        lambda: server.api.request("GET", path_of(policy)).status != 404, "the garbage collector has let go of it"
+    )
 
 
 def test_ciliums_definitions_take_every_policy(server: Server) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from attack_lab import Cluster, Mutant, claimed, gaps, refused_by, removed, turned, until, without_controllers
+from attack_lab import Cluster, Mutant, claimed, gaps, refused_by, removed, turned, without_controllers
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.controllers import COUNTED, DOMAIN, HELD, KUEUE, MANAGED, PARENT, QUEUE, RUN_TIME, URGENCY
@@ -26,6 +26,7 @@ from tenancy.rules.scene import MISSING_OBJECT
 from tenancy.rules.workloads import CLUSTER_ADMIN, workload
 from tenancy.verify.attacks import Attack, AttackedNamespace, Request, Scene, differences
 from tenancy.verify.verification import ask, run
+from tests.waiting import until_clear
 
 QUEUE_ITSELF = Impersonation(KUEUE, ("system:serviceaccounts", f"system:serviceaccounts:{words.QUEUE_NAMESPACE}"))
 
@@ -180,7 +181,7 @@ def waiting_work(cluster: Cluster) -> Iterator[WaitingWork]:
     def stop(policy: str) -> None:
         answer = cluster.api.request("PATCH", queue, {"spec": {"stopPolicy": policy}}, content_type=MERGE)
         assert answer.ok, answer.message
-        until(lambda: _active(cluster.api.request("GET", queue)) == (policy != "None"), f"the queue is {policy}")
+        until_clear(lambda: _active(cluster.api.request("GET", queue)) == (policy != "None"), f"the queue is {policy}")
 
     pod = put(place.pod(), "/metadata/name", "held")
     waiting_objects = [pod, *(workload(kind, pod) for kind in ("Job", "Deployment", "StatefulSet"))]
@@ -364,7 +365,7 @@ def _unhooked(cluster: Cluster) -> Iterator[None]:
         change(webhooks)
         place = _home(cluster.scene)
         pod_request = Request("POST", collection("v1", "Pod", place.name), place.pod(), place.developer)
-        until(lambda: not _gates(ask(cluster.api, pod_request)), "Kueue gates pods again")
+        until_clear(lambda: not _gates(ask(cluster.api, pod_request)), "Kueue gates pods again")
 
 
 def _gates(answer: Response) -> list[Mapping[str, str]]:
@@ -403,7 +404,7 @@ def test_behind_another_control_a_rule_refuses_by_itself(cluster: Cluster, mutan
     without = Mutant(alone).without
     assert len(differences(probe.request.as_data(), probe.twin.as_data())) == 1
     with removed(cluster, "LimitRange", "limits") if rule == "kueue-07" else _unhooked(cluster):
-        until(lambda: [r.as_dict() for r in run(cluster.api, [probe]) if r.gap], f"{rule} refuses by itself")
+        until_clear(lambda: [r.as_dict() for r in run(cluster.api, [probe]) if r.gap], f"{rule} refuses by itself")
         without({rule})
         try:
             (through,) = run(cluster.api, [probe], twins=False)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from attack_lab import Cluster, apply, until, without_controllers
+from attack_lab import Cluster, apply, without_controllers
 
 from tenancy.catalog import vocabulary as words
 from tenancy.cluster import denial
@@ -23,6 +23,7 @@ from tenancy.rules.availability import JOB_CONTROLLER
 from tenancy.rules.values import unenforced_quota_keys
 from tenancy.rules.workloads import CLUSTER_ADMIN, LIMITS, workload
 from tenancy.verify.attacks import AttackedNamespace
+from tests.waiting import until_clear
 
 GPU = "nvidia.com/gpu"
 KEYS = {"of-limits": f"limits.{GPU}", "bare": GPU, "misspelt": "requests.nvida.com/gpu"}
@@ -66,7 +67,7 @@ def _delete(api: Api, object_path: str) -> None:
     api.request("PATCH", object_path, {"metadata": {"finalizers": None}}, None, MERGE)
     # Without a policy the API server would leave a job's pods behind, and wait for what does that.
     api.request("DELETE", f"{object_path}?gracePeriodSeconds=0&propagationPolicy=Background")
-    until(lambda: api.request("GET", object_path).ok, f"{object_path} is gone")
+    until_clear(lambda: api.request("GET", object_path).ok, f"{object_path} is gone")
 
 
 # Quotas
@@ -86,12 +87,12 @@ def test_a_key_that_counts_nothing_limits_nothing_and_is_refused_when_read(
             status = cluster.api.request("GET", quota_path).body.get("status") or {}
             return "hard" not in status
 
-        until(uncounted, "the quota was looked at")
+        until_clear(uncounted, "the quota was looked at")
         answer = cluster.api.request("POST", f"{pods}?dryRun=All", pod, home.developer)
         assert answer.ok, f"the key would count: {answer.message}"
         counts = {"spec": {"hard": {key.replace(GPU, resource): None, f"requests.{resource}": "0"}}}
         assert cluster.api.request("PATCH", quota_path, counts, content_type=MERGE).ok
-        until(
+        until_clear(
             lambda: cluster.api.request("POST", f"{pods}?dryRun=All", pod, home.developer).ok,
             "the twin's key counts",
         )
@@ -112,7 +113,7 @@ def test_an_ended_pod_counts_as_an_object_and_no_longer_as_a_pod(cluster: Cluste
         assert cluster.api.request("PATCH", f"{ended}/status", ends, content_type=MERGE).ok
         for key, used in (("count/pods", "1"), ("pods", "0")):
             with _created(cluster.api, path, {**quota, "spec": {"hard": {key: "1"}}}) as quota_path:
-                until(
+                until_clear(
                     lambda quota_path=quota_path, key=key, used=used: (
                         (cluster.api.request("GET", quota_path).body.get("status") or {}).get("used", {}).get(key)
                         != used
@@ -166,7 +167,7 @@ def test_fifty_at_once_get_exactly_what_the_quota_has(cluster: Cluster, home: At
         return status["hard"].get(key) != value or status["used"].get(key) != "0"
 
     allow(str(ROOM))
-    until(lambda: unseen(str(ROOM)), "the quota is counted anew")
+    until_clear(lambda: unseen(str(ROOM)), "the quota is counted anew")
     try:
         with without_controllers(cluster), ThreadPoolExecutor(10) as pool:
             answers = list(pool.map(lambda body: cluster.api.request("POST", path, body, home.developer), budgets))
@@ -180,7 +181,7 @@ def test_fifty_at_once_get_exactly_what_the_quota_has(cluster: Cluster, home: At
         for body in budgets:
             cluster.api.request("DELETE", f"{path}/{body['metadata']['name']}")
         allow(hard[key])
-        until(lambda: unseen(hard[key]), "the quota has room again")
+        until_clear(lambda: unseen(hard[key]), "the quota has room again")
 
 
 def test_a_write_of_a_pods_status_frees_its_quota(cluster: Cluster, home: AttackedNamespace) -> None:
@@ -198,7 +199,7 @@ def test_a_write_of_a_pods_status_frees_its_quota(cluster: Cluster, home: Attack
         answer = cluster.api.request("PATCH", f"{pod_path}/status", succeeded, home.developer, MERGE)
         assert denial.denier(answer.status, answer.message) == deniers.RBAC
         assert cluster.api.request("PATCH", f"{pod_path}/status", succeeded, None, MERGE).ok
-        until(lambda: used() != before, "what is done counts no more")
+        until_clear(lambda: used() != before, "what is done counts no more")
 
 
 # Whose node it is
@@ -227,7 +228,7 @@ def _node(cluster: Cluster, name: str) -> Generator[dict[str, str]]:
         is_ready = any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions", []))
         return not is_ready or bool(node["spec"].get("taints")) or node["status"]["allocatable"].get("cpu") != "4"
 
-    until(unready, "the node is ready")
+    until_clear(unready, "the node is ready")
     yield selector
     cluster.api.request("DELETE", path)
 
@@ -274,10 +275,10 @@ def test_no_priority_of_ours_evicts_another_tenants_pod(
 ) -> None:
     home_pods, neighbour_pods = (collection("v1", "Pod", place.name) for place in (home, neighbour))
     with _created(cluster.api, neighbour_pods, _on(neighbour, "sitting", node, "3"), neighbour.developer) as sitting:
-        until(lambda: _unplaced(cluster, sitting), "the other pod has the node")
+        until_clear(lambda: _unplaced(cluster, sitting), "the other pod has the node")
         # The highest class that the attacker may use, against whatever the other has.
         with _created(cluster.api, home_pods, _on(home, "pushing", node, "3"), home.developer) as pushing:
-            until(lambda: not _turned_away(cluster, pushing), "the scheduler has looked")
+            until_clear(lambda: not _turned_away(cluster, pushing), "the scheduler has looked")
             live_pod = cluster.api.request("GET", sitting).body
             assert live_pod["metadata"].get("deletionTimestamp") is None
             assert not cluster.api.request("GET", pushing).body["status"].get("nominatedNodeName")
@@ -289,7 +290,7 @@ def test_no_priority_of_ours_evicts_another_tenants_pod(
                 cluster.api, SYSTEM, _by_platform("evicting", node, "3", priorityClassName="verify-urgent"), None
             ) as evicting,
         ):
-            until(lambda: _unplaced(cluster, evicting), "the pod that may evict gets the node")
+            until_clear(lambda: _unplaced(cluster, evicting), "the pod that may evict gets the node")
 
 
 def test_anti_affinity_across_namespaces_would_keep_others_off_a_node(
@@ -305,13 +306,13 @@ def test_anti_affinity_across_namespaces_would_keep_others_off_a_node(
         # A name for each: kwok may still delete the first pod, by its name, when the second one is made.
         name = "alone-kept-off" if kept_off else "alone"
         with _created(cluster.api, SYSTEM, _by_platform(name, node, "1", affinity=terms)) as alone:
-            until(lambda at=alone: _unplaced(cluster, at), "one pod is there")
+            until_clear(lambda at=alone: _unplaced(cluster, at), "one pod is there")
             with _created(cluster.api, collection("v1", "Pod", home.name), second_pod, home.developer) as second_path:
                 if kept_off:
-                    until(lambda at=second_path: not _turned_away(cluster, at), "the scheduler has looked")
+                    until_clear(lambda at=second_path: not _turned_away(cluster, at), "the scheduler has looked")
                     assert not _placed(cluster, second_path)
                 else:
-                    until(lambda at=second_path: _unplaced(cluster, at), "the other has the node too")
+                    until_clear(lambda at=second_path: _unplaced(cluster, at), "the other has the node too")
 
 
 # What the API server writes onto pods
@@ -339,13 +340,13 @@ def _replicas(
     answer = cluster.api.request("POST", path, body, place.developer)
     assert answer.ok, answer.message
     try:
-        until(lambda: len(live_items()) < count, f"{count} pods are made")
+        until_clear(lambda: len(live_items()) < count, f"{count} pods are made")
         yield live_items()
     finally:
         cluster.api.request("DELETE", f"{path}/{name}?propagationPolicy=Background")
         # While its maker is there, what goes comes back.
-        until(lambda: live_items(makers), f"no controller makes pods of {name}")
-        until(
+        until_clear(lambda: live_items(makers), f"no controller makes pods of {name}")
+        until_clear(
             lambda: [_delete(cluster.api, f"{pods}/{pod['metadata']['name']}") for pod in live_items()],
             "no pod is left",
         )
@@ -429,7 +430,7 @@ def test_the_pods_of_a_job_are_spread_where_the_tier_says_so(
             message = cluster.api.request("POST", path, _of_job(home.pod(), job), JOB_CONTROLLER).message
             return message if "not found" in message else ""
 
-        until(unknown_to_kueue, "Kueue knows the job")
+        until_clear(unknown_to_kueue, "Kueue knows the job")
         answer = cluster.api.request("POST", path, _of_job(home.pod(), job), JOB_CONTROLLER)
         assert answer.ok, answer.message
         same_job = {"key": JOB_NAME, "operator": "In", "values": [job["name"]]}
@@ -443,7 +444,7 @@ def test_all_pods_of_a_namespace_are_spread_where_the_tier_says_so(cluster: Clus
         return not _selectors(cluster.api.request("POST", f"{pods}?dryRun=All", home.pod(), home.developer).body)
 
     with _spread_as(cluster, home, "namespace", words.SPREAD_OF):
-        until(left_alone, "the API server has not noticed the annotation")
+        until_clear(left_alone, "the API server has not noticed the annotation")
         with _created(cluster.api, pods, home.pod(), home.developer) as pod_path:
             pod = cluster.api.request("GET", pod_path).body
             assert _selectors(pod) == [{"matchLabels": {words.TENANT: pod["metadata"]["labels"][words.TENANT]}}]
@@ -487,7 +488,7 @@ def test_a_replica_waits_rather_than_stand_beside_another_only_where_the_tier_sa
         _created(cluster.api, SYSTEM, _by_platform("filling", {"kubernetes.io/hostname": full}, "4")) as filling,
         _spread_as(cluster, home, spread),
     ):
-        until(lambda: _unplaced(cluster, filling), "one node is full")
+        until_clear(lambda: _unplaced(cluster, filling), "one node is full")
         pod = _on(home, "as-template", node, "1")
         with _replicas(cluster, home, "Deployment", spread, pod, count=2) as pods:
             paths = [f"{collection('v1', 'Pod', home.name)}/{pod['metadata']['name']}" for pod in pods]
@@ -495,7 +496,7 @@ def test_a_replica_waits_rather_than_stand_beside_another_only_where_the_tier_sa
             def unseen() -> list[str]:
                 return [at for at in paths if not _placed(cluster, at) and not _turned_away(cluster, at)]
 
-            until(unseen, "the scheduler has looked at both")
+            until_clear(unseen, "the scheduler has looked at both")
             assert sum(_placed(cluster, at) for at in paths) == 1 + runs_together
 
 

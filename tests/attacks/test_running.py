@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from attack_lab import Cluster, gaps, refused_by, until
+from attack_lab import Cluster, gaps, refused_by
 
 from tenancy.catalog import sizes
 from tenancy.catalog.controllers import KUEUE
@@ -17,6 +17,7 @@ from tenancy.rules.attacks import attack, put
 from tenancy.rules.workloads import workload
 from tenancy.verify.attacks import Attack, AttackedNamespace, Request
 from tests.conftest import every
+from tests.waiting import until_clear
 
 RUNS, STANDS = "runs", "stands"
 
@@ -36,12 +37,12 @@ def running(cluster: Cluster, home: AttackedNamespace) -> Iterator[str]:
     assert answer.ok, answer.message
     path = f"{jobs}/{RUNS}"
     try:
-        until(lambda: cluster.api.request("GET", path).body["spec"]["suspend"], "the queue has started the job")
+        until_clear(lambda: cluster.api.request("GET", path).body["spec"]["suspend"], "the queue has started the job")
         yield path
     finally:
         cluster.api.request("DELETE", f"{path}?propagationPolicy=Background")
         pods = f"{collection('v1', 'Pod', home.name)}?labelSelector=batch.kubernetes.io%2Fjob-name%3D{RUNS}"
-        until(lambda: cluster.api.request("GET", pods).body["items"], "the pods of what ran are gone")
+        until_clear(lambda: cluster.api.request("GET", pods).body["items"], "the pods of what ran are gone")
 
 
 def test_a_job_that_runs_gets_no_more_pods(cluster: Cluster, home: AttackedNamespace, running: str) -> None:
@@ -77,7 +78,7 @@ def running_work(cluster: Cluster, home: AttackedNamespace) -> Iterator[None]:
     finally:
         for path in paths:
             cluster.api.request("DELETE", f"{path}/{STANDS}?gracePeriodSeconds=0&propagationPolicy=Background")
-        until(lambda: [p for p in paths if cluster.api.request("GET", f"{p}/{STANDS}").ok], "what stood is gone")
+        until_clear(lambda: [p for p in paths if cluster.api.request("GET", f"{p}/{STANDS}").ok], "what stood is gone")
 
 
 def _growths(cluster: Cluster, home: AttackedNamespace) -> Iterator[Attack]:

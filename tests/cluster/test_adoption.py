@@ -19,7 +19,8 @@ from tenancy.cluster.preflight import wait_for_guards
 from tenancy.lifecycle.removal import RemovalTimeout, end_and_remove
 from tests.printed import compare, page_block
 from tests.queues import town
-from tests.queues.scene import ROOT, Object, Scene, condition, on_lab_of, until
+from tests.queues.scene import ROOT, Object, Scene, condition, on_lab_of
+from tests.waiting import until
 
 sys.path.append(str(ROOT / "tests" / "engine"))
 from engine_project import CommandResult, Project, copied
@@ -298,7 +299,7 @@ def test_mended_it_is_enforced_and_the_report_is_empty(project: Project, scene: 
         result, _ = report(project)
         return result.code == 0
 
-    until(is_clean, "the quota is counted anew, and the report finds nothing", also=lambda: report(project)[0].out)
+    until(is_clean, lambda: f"the quota is counted anew, and the report finds nothing: {report(project)[0].out}")
     bad, twin = "all", "void"
     answers = [
         make(scene, deployment("new", env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": value}]), "?dryRun=All")

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 from argo import APPLICATIONS, Argo, argo_cd, sync_summary
-from gitops_cluster import CREATE, EGRESS, created_keys, expect_isolation_stays, key, of_tenant, rendered_items, until
+from gitops_cluster import CREATE, EGRESS, created_keys, expect_isolation_stays, key, of_tenant, rendered_items
 
 from tenancy.deploy.gitops.argo import COMPARE, WAVE, application_bytes
 from tenancy.lab.kueue import _path
+from tests.waiting import until
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.chapters]
 

@@ -15,12 +15,12 @@ from gitops_cluster import (
     of_tenant,
     rendered_items,
     uids,
-    until,
 )
 
 from tenancy.deploy.gitops.argo import WAVE
 from tenancy.deploy.gitops.source import shard_of
 from tenancy.lab.kueue import _path
+from tests.waiting import until
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.chapters]
 

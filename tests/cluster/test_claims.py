@@ -38,9 +38,9 @@ from tenancy.spec.fields.people import Role
 from tenancy.verify.attacks import Attack, AttackedNamespace, Request, Scene, all_attacks
 from tenancy.verify.attacks.device_claims import QUOTA, no_claims, over_quota
 from tenancy.verify.verification import run
-from tests.attacks.attack_lab import until
 from tests.claims import by_claim
 from tests.conftest import SpecFolder
+from tests.waiting import until_clear
 
 Object = dict[str, Any]
 
@@ -93,12 +93,14 @@ def deployed(spec: SpecFolder, root: Path, *, type_checks: bool = False) -> Gene
             # The readiness probe is the last policy: a server that knows it knows every guard.
             question = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "are-the-guards-in-force"}}
             readiness_probe = f"{core(words.PLATFORM_NAMESPACE, 'configmaps')}?dryRun=All"
-            until(lambda: api.request("POST", readiness_probe, question).ok, "the guards are enforced")
+            until_clear(lambda: api.request("POST", readiness_probe, question).ok, "the guards are enforced")
             quotas = [path_of(o) for o in plan.objects() if o["kind"] == "ResourceQuota"]
             default_objects = ("serviceaccounts/default", "configmaps/kube-root-ca.crt")
             controllers = [core(n.name, what) for t in plan.tenants for n in t.namespaces for what in default_objects]
-            until(lambda: [p for p in quotas if "used" not in _status(api, p)], "every quota is counted")
-            until(lambda: [p for p in controllers if not api.request("GET", p).ok], "controllers have been everywhere")
+            until_clear(lambda: [p for p in quotas if "used" not in _status(api, p)], "every quota is counted")
+            until_clear(
+                lambda: [p for p in controllers if not api.request("GET", p).ok], "controllers have been everywhere"
+            )
             yield Cluster(api, plan, Scene(loaded.environment, loaded.tenants), spec.path, lab.folder)
         finally:
             control_plane.down(root=root)
@@ -129,7 +131,7 @@ def dra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with deployed(spec, folder / "lab", type_checks=True) as cluster:
         place = cluster.place("fraud--train")
         before = _used(cluster, place)
-        until(lambda: _unnoticed(cluster, place, before), "the quota controller watches claims")
+        until_clear(lambda: _unnoticed(cluster, place, before), "the quota controller watches claims")
         yield cluster
 
 
@@ -160,7 +162,9 @@ def without_rules(cluster: Cluster, rules: set[str], probes: list[Attack]) -> Ge
             body = {"spec": {"validations": validations}}
             assert cluster.api.request("PATCH", path_of(policy), body, content_type=MERGE).ok
         ids = {probe.id for probe in probes}
-        until(lambda: cluster.through(probes) != (ids if off else set()), f"{rules} are {'off' if off else 'on again'}")
+        until_clear(
+            lambda: cluster.through(probes) != (ids if off else set()), f"{rules} are {'off' if off else 'on again'}"
+        )
 
     try:
         patch(off=True)
@@ -179,11 +183,11 @@ def without_quota(cluster: Cluster, place: AttackedNamespace, probes: list[Attac
     try:
         assert cluster.api.request("DELETE", path).ok
         ids = {probe.id for probe in probes}
-        until(lambda: cluster.through(probes) != ids, "the quota is gone")
+        until_clear(lambda: cluster.through(probes) != ids, "the quota is gone")
         yield
     finally:
         assert cluster.api.request("POST", path.rpartition("/")[0], quota).ok
-        until(lambda: cluster.through(probes), "the quota is back")
+        until_clear(lambda: cluster.through(probes), "the quota is back")
 
 
 def _used(cluster: Cluster, place: AttackedNamespace) -> Object:
@@ -230,7 +234,7 @@ def with_objects(cluster: Cluster, place: AttackedNamespace, *items: Object) -> 
         for item in namespaced_items:
             answer = cluster.api.request("DELETE", f"{path_of(item)}?gracePeriodSeconds=0")
             assert answer.ok, answer.message
-        until(lambda: _taken_since(cluster, place, before), "what stood is gone, and the quota has noticed")
+        until_clear(lambda: _taken_since(cluster, place, before), "what stood is gone, and the quota has noticed")
 
 
 # The attacks of `tenancy verify`
@@ -333,7 +337,7 @@ def test_admin_access_is_refused_even_in_a_namespace_that_is_labelled_for_it(dra
     assert unlabelled == {(deniers.API_VALIDATION, 201)}, "the API server's own wall comes first"
     try:
         label("true")
-        until(lambda: [r.as_dict() for r in run(dra.api, attacks) if r.gap], "the label is noticed")
+        until_clear(lambda: [r.as_dict() for r in run(dra.api, attacks) if r.gap], "the label is noticed")
         assert dra.gaps(attacks) == []
     finally:
         label(None)
@@ -351,10 +355,10 @@ def test_a_namespace_that_lost_its_list_of_classes_admits_no_claim(dra: Cluster)
 
     try:
         annotate(None)
-        until(lambda: not run(dra.api, [probe], twins=False)[0].refused, "claims of the namespace are refused")
+        until_clear(lambda: not run(dra.api, [probe], twins=False)[0].refused, "claims of the namespace are refused")
     finally:
         annotate(namespace["metadata"]["annotations"][words.ALLOWED_DEVICE_CLASSES])
-        until(lambda: run(dra.api, [probe], twins=False)[0].status >= 400, "claims of the namespace are admitted")
+        until_clear(lambda: run(dra.api, [probe], twins=False)[0].status >= 400, "claims of the namespace are admitted")
 
 
 def test_the_api_server_has_no_warning_about_any_guard(dra: Cluster) -> None:
@@ -363,7 +367,7 @@ def test_the_api_server_has_no_warning_about_any_guard(dra: Cluster) -> None:
     def unchecked() -> list[str]:
         return [p["metadata"]["name"] for p in dra.api.items(path) if "typeChecking" not in p.get("status", {})]
 
-    until(unchecked, "every guard's types have been checked")
+    until_clear(unchecked, "every guard's types have been checked")
     assert [p["status"]["typeChecking"] for p in dra.api.items(path) if p["status"]["typeChecking"]] == []
 
 
@@ -427,12 +431,14 @@ def test_the_sample_of_a_claim_is_admitted_as_its_developer_creates_it(dra: Clus
     template, workload = json.loads(text)["items"]
     try:
         assert created().count("created") == 2
-        until(lambda: _used(dra, place)[f"a100{CLASS_QUOTA}"] != "2", "the claim of the template is made and counted")
+        until_clear(
+            lambda: _used(dra, place)[f"a100{CLASS_QUOTA}"] != "2", "the claim of the template is made and counted"
+        )
     finally:
         for item in (workload, template):
             path = f"{path_of(item)}?gracePeriodSeconds=0&propagationPolicy=Background"
             dra.api.request("DELETE", path)
-        until(lambda: _taken_since(dra, place, before), "what was created is gone, and the quota has noticed")
+        until_clear(lambda: _taken_since(dra, place, before), "what was created is gone, and the quota has noticed")
 
 
 BLIND = {"gpu-06", "sched-01"}
@@ -468,7 +474,7 @@ def test_an_attack_on_a_large_quota_is_bounded_by_what_a_claim_may_say(dra: Clus
     def cap(count: str) -> None:
         body = {"spec": {"hard": dict.fromkeys(keys, count)}}
         assert dra.api.request("PATCH", path_of(quota), body, content_type=MERGE).ok
-        until(lambda: _status(dra.api, path_of(quota))["hard"][keys[0]] != count, "the quota's bound has moved")
+        until_clear(lambda: _status(dra.api, path_of(quota))["hard"][keys[0]] != count, "the quota's bound has moved")
 
     try:
         cap(str(limit))
@@ -481,7 +487,7 @@ def test_an_attack_on_a_large_quota_is_bounded_by_what_a_claim_may_say(dra: Clus
 def test_a_claim_counts_as_device_and_as_resource_alike_and_in_no_plugins_quota(dra: Cluster) -> None:
     place = dra.place("fraud--train")
     with with_objects(dra, place, claim("a100", 10)):
-        until(lambda: _used(dra, place)[f"a100{CLASS_QUOTA}"] != "10", "the claim is counted")
+        until_clear(lambda: _used(dra, place)[f"a100{CLASS_QUOTA}"] != "10", "the claim is counted")
         used = _used(dra, place)
         assert used[f"{CLASS_AS_RESOURCE}a100"] == "10"
         assert used[CLAIM_COUNTS[0]] == "1"
@@ -504,7 +510,7 @@ def test_a_templates_claim_is_refused_by_the_quota_when_a_pod_asks_for_it(dra: C
     too_many = claim("a100", 17, plural=TEMPLATES)
     pod = _claiming(place, "a100", "a100-17", template=True)
     with with_objects(dra, place, too_many, pod):
-        until(lambda: "exceeded quota: tenant" not in _events(dra, place), "the claim's maker has met the quota")
+        until_clear(lambda: "exceeded quota: tenant" not in _events(dra, place), "the claim's maker has met the quota")
         assert dra.api.items(group(API, place.name, "resourceclaims")) == []
 
 
@@ -561,7 +567,7 @@ def test_the_scheduler_gives_a_claim_the_one_device_of_its_class(
             answer = dra.api.request("POST", group(API, None, "resourceslices"), item)
             assert answer.ok, answer.message
         with with_objects(dra, place, claim(flavor, name="gpu"), _claiming(place, flavor)):
-            until(
+            until_clear(
                 lambda: "allocation" not in _status(dra.api, claim_path) and [_events(dra, place)],
                 "the claim has a device",
             )

@@ -24,7 +24,8 @@ from tenancy.lab import control_plane
 from tenancy.planning.kubernetes.quotas import NAME
 from tests.operators import crds
 from tests.queues import town
-from tests.queues.scene import LEAST_PODS, Object, Scene, on_stage, until
+from tests.queues.scene import LEAST_PODS, Object, Scene, on_stage
+from tests.waiting import until
 
 GPU = "nvidia.com/gpu"
 ENVIRONMENT = (

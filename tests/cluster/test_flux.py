@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 from flux import KUSTOMIZATIONS, NONE, Flux, flux
-from gitops_cluster import EGRESS, created_keys, expect_isolation_stays, key, of_tenant, rendered_items, uids, until
+from gitops_cluster import EGRESS, created_keys, expect_isolation_stays, key, of_tenant, rendered_items, uids
 
 from tenancy.deploy.gitops.flux import SHARD
 from tenancy.deploy.gitops.source import shard_of
 from tests.conftest import documents
+from tests.waiting import until
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.chapters]
 

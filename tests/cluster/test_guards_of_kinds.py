@@ -31,10 +31,10 @@ from tests.attacks.attack_lab import (
     local,
     refused_by,
     turned,
-    until,
     without_controllers,
 )
 from tests.operators import crds, training_runtime
+from tests.waiting import until_clear
 
 pytestmark = pytest.mark.exhaustive
 
@@ -131,7 +131,7 @@ def test_work_that_runs_gets_no_more_pods(on_kinds: Cluster, mutant: Mutant, kin
     running = put(running, count, 1)
     path = collection(of_api(kind), kind, place.name)
     dry = f"{path}?dryRun=All"
-    until(
+    until_clear(
         lambda: not on_kinds.api.request("POST", dry, running, place.developer).ok, "Kueue knows the TrainJob's runtime"
     )
     answer = on_kinds.api.request("POST", path, running, place.developer)
@@ -143,7 +143,7 @@ def test_work_that_runs_gets_no_more_pods(on_kinds: Cluster, mutant: Mutant, kin
         return bool(spec.get("runPolicy", spec).get("suspend"))
 
     try:
-        until(waits, f"the queue has started the {kind}")
+        until_clear(waits, f"the queue has started the {kind}")
         change = [{"op": "add", "path": count, "value": 2}]
         request = Request("PATCH", object_path, change, place.developer, JSON_PATCH)
         # A TrainJob's trainer is immutable by its own schema, which is asked before the guards.

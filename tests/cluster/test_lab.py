@@ -13,8 +13,7 @@ import socket
 import ssl
 import stat
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from tenancy.lab.components import COMPONENTS
 from tenancy.lab.layout import Lab, LabError, environ
 from tenancy.lab.nodes import apply_nodes
 from tests.conftest import every
+from tests.waiting import PATIENCE, until
 
 PODS = "/api/v1/namespaces/default/pods"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
@@ -67,13 +67,6 @@ def engineer(lab: Lab, root: Path) -> Iterator[LabApi]:
     control_plane.up(root=root)
     with LabApi(lab, ports.remembered(lab)["kube-apiserver"], identity="platform") as api:
         yield api
-
-
-def wait_until(fact: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not fact():
-        assert time.monotonic() < deadline, f"not true within {seconds} s"
-        time.sleep(0.05)
 
 
 def pids(lab: Lab) -> dict[str, int]:
@@ -135,7 +128,7 @@ def test_the_pod_of_a_job_is_created_by_the_job_controller(lab: Lab, engineer: L
     spec = {"template": {"spec": pod("x")["spec"] | {"restartPolicy": "Never"}}}
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"}, "spec": spec}
     engineer.request("POST", JOBS, job, CREATE)
-    wait_until(lambda: bool(engineer.get(f"{JOBS}/train")["status"].get("succeeded")))
+    until(lambda: engineer.get(f"{JOBS}/train")["status"].get("succeeded"), "the job has succeeded")
     creators = {
         event["user"]["username"]
         for event in audited(lab)
@@ -159,11 +152,11 @@ def test_a_service_account_can_get_a_token(engineer: LabApi) -> None:
 def test_a_gpu_pod_gets_its_toleration_and_runs_on_a_fake_node(lab: Lab, engineer: LabApi) -> None:
     apply_nodes([gpu_node("gpu-0")], lab)
     engineer.request("POST", PODS, pod("serve"), CREATE)
-    wait_until(lambda: engineer.get(f"{PODS}/serve")["status"]["phase"] == "Running")
+    until(lambda: engineer.get(f"{PODS}/serve")["status"]["phase"] == "Running", "the pod runs")
     live_pod = engineer.get(f"{PODS}/serve")
     assert "nvidia.com/gpu" in [toleration.get("key") for toleration in live_pod["spec"]["tolerations"]]
     engineer.request("DELETE", f"{PODS}/serve")
-    wait_until(lambda: not engineer.get(PODS, fieldSelector="metadata.name=serve")["items"])
+    until(lambda: not engineer.get(PODS, fieldSelector="metadata.name=serve")["items"], "the pod is gone")
 
 
 def test_fake_nodes_become_exactly_what_is_asked_for(lab: Lab, engineer: LabApi) -> None:
@@ -196,7 +189,7 @@ def test_a_killed_component_is_noticed_and_started_again_with_its_state(
     engineer.request("POST", "/api/v1/namespaces/default/configmaps", mark, CREATE)
     before = pids(lab)
     os.kill(before[name], signal.SIGKILL)
-    wait_until(lambda: name not in pids(lab))
+    until(lambda: name not in pids(lab), f"{name} has ended")
     assert [row.component for row in control_plane.status(root=root) if not row.alive] == [name]
     control_plane.up(root=root)
     assert every(row.answering for row in control_plane.status(root=root))
@@ -266,7 +259,7 @@ def test_etcd_refuses_the_identity_of_a_cluster_user(lab: Lab) -> None:
         """Number of values that the identity reads, by etcd's JSON gateway."""
         context = ssl.create_default_context(cafile=str(lab.pki / "etcd-ca.crt"))
         context.load_cert_chain(lab.pki / f"{name}.crt", lab.pki / f"{name}.key")
-        with closing(http.client.HTTPSConnection("127.0.0.1", port, timeout=5, context=context)) as store:
+        with closing(http.client.HTTPSConnection("127.0.0.1", port, timeout=PATIENCE, context=context)) as store:
             store.request("POST", "/v3/kv/range", json.dumps({"key": key}))
             answer = store.getresponse()
             assert answer.status == 200

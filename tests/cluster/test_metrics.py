@@ -8,7 +8,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ from tests.judges import folder
 
 pytest.importorskip("polars")
 from tenancy.chargeback.example import frames, month
+from tests.waiting import PATIENCE, until
 
 START, END = 1790812800, 1790812800 + 86400
 """A day before the lab was there: 2026-10-01."""
@@ -155,17 +156,9 @@ def job(name: str = "holds") -> dict[str, Any]:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
 
 
-def until(fact: Callable[[], Any], what: str, seconds: float = 90) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (result := fact()):
-        assert time.monotonic() < deadline, f"after {seconds} s still not: {what}"
-        time.sleep(0.25)
-    return result
-
-
 def get(url: str, path: str, **parameters: str) -> Any:
     text = f"{url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
-    with urllib.request.urlopen(text, timeout=20) as answer:
+    with urllib.request.urlopen(text, timeout=PATIENCE) as answer:
         return json.load(answer)["data"]
 
 
@@ -443,7 +436,7 @@ def test_the_label_proxy_answers_a_body_that_names_the_other_tenant(view: str) -
     body = urllib.parse.urlencode({"query": "kube_pod_info", "namespace": "research--main"}).encode()
 
     def visible_namespaces() -> set[str]:
-        with urllib.request.urlopen(f"{view}/api/v1/query?namespace=fraud--train", body, timeout=20) as answer:
+        with urllib.request.urlopen(f"{view}/api/v1/query?namespace=fraud--train", body, timeout=PATIENCE) as answer:
             return {sample["metric"]["namespace"] for sample in json.load(answer)["data"]["result"]}
 
     until(lambda: visible_namespaces() == set(PAIR.values()), "the answer has both")

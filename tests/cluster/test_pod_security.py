@@ -7,7 +7,6 @@ refused, or work is refused whose pods would run.
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,12 +22,12 @@ from tenancy.planning.guards import guard_objects
 from tenancy.planning.guards.pod_security import RULE
 from tenancy.rules.pod_security import LATEST, PodSecurityLevel, breaches, level_of, minor_of
 from tenancy.spec.fields.environment import Environment
+from tests.waiting import until
 
 Object = dict[str, Any]
 Change = Callable[[Object], None]
 CREATE = "application/json"
 GUARD = "tenancy-templates"
-PATIENCE = 30
 VERSIONS = ("v1.30", "v1.31", "v1.33", "v1.34", "v1.35", "v1.36", "latest")
 NO_ROOT = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 FILTERED = {"type": "RuntimeDefault"}
@@ -226,9 +225,12 @@ def server(tmp_path_factory: pytest.TempPathFactory, environment: Environment) -
                     api.request("POST", f"/apis/admissionregistration.k8s.io/v1/{plural}", item, CREATE)
                 for space in (*SPACES, UNLABELLED):
                     api.request("POST", "/api/v1/namespaces", space, CREATE)
-                _wait(lambda: all(_account(api, space["metadata"]["name"]) for space in (*SPACES, UNLABELLED)))
+                until(
+                    lambda: all(_account(api, space["metadata"]["name"]) for space in (*SPACES, UNLABELLED)),
+                    "every namespace takes pods",
+                )
                 refused = job_of(made_of("bad-host-network"))
-                _wait(lambda: answer(api, "restricted-latest", refused) != "admitted")
+                until(lambda: answer(api, "restricted-latest", refused) != "admitted", "the guard refuses")
                 yield api
         finally:
             control_plane.down(root=root)
@@ -248,13 +250,6 @@ def _one_rule(environment: Environment) -> list[Object]:
 
 def _account(api: LabApi, space: str) -> bool:
     return bool(api.get(f"/api/v1/namespaces/{space}/serviceaccounts").get("items"))
-
-
-def _wait(fact: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not fact():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def answer(api: LabApi, space: str, item: Object) -> str:

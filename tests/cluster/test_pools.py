@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from tenancy.planning.kubernetes.samples import sample
 from tenancy.planning.queueing.pool_yields import pool_yield
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.loader import Loaded, load, on_lab
+from tests.waiting import until_clear
 
 BANK = Path(__file__).parents[2] / "stacks" / "bank"
 CREATE = "application/json"
@@ -68,14 +68,6 @@ def tolerations_of(pool: str) -> list[Toleration]:
     return [GPU_TOLERATION, *([] if pool == "train-a100" else [pool_toleration(pool)])]
 
 
-def until(obstacles: Callable[[], object], what: str, seconds: float = 30) -> None:
-    """Wait until nothing stands in the way."""
-    deadline = time.monotonic() + seconds
-    while reasons := obstacles():
-        assert time.monotonic() < deadline, f"after {seconds:.0f} s still not: {what}; in the way: {reasons}"
-        time.sleep(0.05)
-
-
 class Scheduler:
     """The lab's, asked by pods.
 
@@ -106,7 +98,9 @@ class Scheduler:
 
     def landed(self, names: Sequence[str], path: str = PODS) -> list[str]:
         """The node of each pod, once all have one."""
-        until(lambda: {n: self._reasons(path).get(n) for n in names if n not in self._nodes(path)}, "pods have nodes")
+        until_clear(
+            lambda: {n: self._reasons(path).get(n) for n in names if n not in self._nodes(path)}, "pods have nodes"
+        )
         nodes_by_pod = self._nodes(path)
         return [nodes_by_pod[name] for name in names]
 
@@ -123,7 +117,7 @@ class Scheduler:
                 if any(reason not in reasons_by_pod.get(n, "") for reason in reasons)
             }
 
-        until(obstacles, f"the scheduler says {reasons}")
+        until_clear(obstacles, f"the scheduler says {reasons}")
 
     def places(
         self,
@@ -151,7 +145,7 @@ class Scheduler:
 
     def clear(self) -> None:
         self._api.request("DELETE", f"{PODS}?gracePeriodSeconds=0")
-        until(lambda: self._api.get(PODS)["items"], "every pod is gone")
+        until_clear(lambda: self._api.get(PODS)["items"], "every pod is gone")
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +177,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 @pytest.fixture(scope="module")
 def api(lab: Lab) -> Iterator[LabApi]:
     with LabApi(lab, ports.remembered(lab)["kube-apiserver"]) as lab_api:
-        until(lambda: not _exists(lab_api, "/api/v1/namespaces/default/serviceaccounts/default"), "pods can be made")
+        until_clear(
+            lambda: not _exists(lab_api, "/api/v1/namespaces/default/serviceaccounts/default"), "pods can be made"
+        )
         yield lab_api
 
 
@@ -542,6 +538,6 @@ def make_namespace(api: LabApi, plan: Any, name: str) -> None:
     for item in space.isolation:
         if item["kind"] in {"ResourceQuota", "LimitRange"}:
             api.request("POST", f"/api/v1/namespaces/{name}/{item['kind'].lower()}s", item, CREATE)
-    until(lambda: not _exists(api, f"/api/v1/namespaces/{name}/serviceaccounts/default"), f"{name} takes pods")
+    until_clear(lambda: not _exists(api, f"/api/v1/namespaces/{name}/serviceaccounts/default"), f"{name} takes pods")
     quota = f"/api/v1/namespaces/{name}/resourcequotas/tenant"
-    until(lambda: not api.get(quota)["status"].get("used"), f"the quota of {name} counts")
+    until_clear(lambda: not api.get(quota)["status"].get("used"), f"the quota of {name} counts")

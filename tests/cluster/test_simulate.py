@@ -32,6 +32,7 @@ from tenancy.simulation.idling import SAMPLE_SECONDS
 from tenancy.simulation.results import Results, evaluate
 from tenancy.simulation.trace import Job
 from tenancy.spec.loader import Loaded, load
+from tests.waiting import PATIENCE, until
 
 MINUTE = 60
 WINDOW = 240
@@ -100,7 +101,7 @@ def runs(loaded: Loaded, jobs: tuple[Job, ...]) -> dict[str, Run]:
             name: pool.submit(simulate, environment, jobs, _quiet, WINDOW)
             for name, environment in (("lent", loaded), ("strict", strict))
         }
-        return {name: future.result(timeout=600) for name, future in futures.items()}
+        return {name: future.result(2 * PATIENCE) for name, future in futures.items()}
 
 
 @pytest.fixture(scope="module")
@@ -211,14 +212,13 @@ def test_an_interrupted_run_leaves_no_process_and_no_folder(loaded: Loaded, tmp_
     ]
     child = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
     try:
-        deadline = time.monotonic() + 30
-        while not list(tmp_path.glob("gpu-tenancy-simulation-*/lab/logs/kube-apiserver.log")):
-            assert time.monotonic() < deadline
-            assert child.poll() is None
-            time.sleep(0.05)
-        time.sleep(0.5)
+        until(
+            lambda: list(tmp_path.glob("gpu-tenancy-simulation-*/lab/logs/kube-apiserver.log")),
+            "it has started a cluster",
+            process=child,
+        )
         child.send_signal(signal.SIGINT)
-        output, _ = child.communicate(timeout=30)
+        output, _ = child.communicate(timeout=PATIENCE)
     finally:
         child.kill()
     assert child.returncode == 130, output
@@ -258,10 +258,7 @@ def undisturbed(loaded: Loaded, plain: tuple[Job, ...]) -> Run:
 
 
 def started_in(store: Store) -> Path:
-    deadline = time.monotonic() + 60
-    while not (store.leftover_cluster() and store.read()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: store.leftover_cluster() and store.read(), "the run has a cluster and a checkpoint")
     folder = store.leftover_cluster()
     assert folder
     return folder
@@ -294,11 +291,7 @@ def test_a_run_that_is_killed_in_the_middle_goes_on_and_comes_to_the_same(
     store = Store(tmp_path / "state", "run")
     command = [sys.executable, "-c", KILLED, str(tmp_path / "asked"), str(tmp_path / "state")]
     child = subprocess.Popen(command, env=os.environ | {"TMPDIR": str(tmp_path)}, start_new_session=True)
-    deadline = time.monotonic() + 120
-    while not (checkpoint := store.read()) or checkpoint["now"] < 6000:
-        assert time.monotonic() < deadline
-        assert child.poll() is None
-        time.sleep(0.02)
+    until(lambda: (store.read() or {"now": 0})["now"] >= 6000, "the run is in its middle", process=child)
     child.kill()
     child.wait()
     leftover = store.leftover_cluster()
@@ -374,11 +367,8 @@ def test_a_kueue_that_gets_no_time_makes_the_run_longer_and_no_other(
             time.sleep(seconds)  # the length of the stop is what is tried
             os.kill(pid, signal.SIGCONT)
             before = (store.read() or {})["now"]
-            deadline = time.monotonic() + 60
-            while not running.done() and (store.read() or {})["now"] == before:
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
-        same(running.result(timeout=300), undisturbed)
+            until(lambda before=before: running.done() or (store.read() or {})["now"] != before, "it goes on")
+        same(running.result(PATIENCE), undisturbed)
 
 
 @pytest.mark.exhaustive
@@ -392,7 +382,7 @@ def test_a_kueue_that_stays_stopped_is_replaced_and_the_run_comes_to_the_same(
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(simulate, loaded, plain, messages.append, WINDOW, store)
         os.kill(pid_of(store, KUEUE), signal.SIGSTOP)
-        same(running.result(timeout=300), undisturbed)
+        same(running.result(PATIENCE), undisturbed)
     assert any("makes no progress" in line and "starting another cluster" in line for line in messages)
 
 

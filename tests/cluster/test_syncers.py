@@ -30,7 +30,8 @@ from tenancy.rules.attacks import ABSENT, attack, put
 from tenancy.spec.loader import load
 from tenancy.verify.attacks import Attack, Request
 from tenancy.verify.verification import run
-from tests.attacks.attack_lab import ROOT, Cluster, apply, deployed, until
+from tests.attacks.attack_lab import ROOT, Cluster, apply, deployed
+from tests.waiting import until_clear
 
 pytestmark = pytest.mark.exhaustive
 
@@ -253,7 +254,7 @@ def test_it_runs_as_the_syncer_with_a_token_and_within_all_limits(cluster: Clust
     """Made for good: by its controller, behind the queue, past Pod Security, limit range and quota."""
     apply([plane])
     pod = f"{PODS}/{plane['metadata']['name']}-0"
-    until(
+    until_clear(
         lambda: [] if cluster.api.request("GET", pod).ok else cluster.api.request("GET", SETS).body, "its pod is made"
     )
     pod_object = cluster.api.request("GET", pod).body
@@ -312,7 +313,7 @@ def test_a_pod_of_the_syncers_waits_in_the_queue_and_stays_the_syncers(cluster: 
     labelled = cluster.api.request("PATCH", where, {"metadata": {"labels": {"version": "2"}}}, who, MERGE)
     assert labelled.ok, labelled.message
     assert cluster.api.request("DELETE", where, None, who).ok
-    until(lambda: cluster.api.request("GET", where).ok, "it is gone")
+    until_clear(lambda: cluster.api.request("GET", where).ok, "it is gone")
 
 
 def test_the_dns_inside_is_admitted(cluster: Cluster, chart: HelmChart, synced: Object) -> None:

@@ -10,8 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,11 +24,11 @@ from tenancy.lab import control_plane, ports, processes
 from tenancy.lab.api import ApiError, LabApi
 from tenancy.lab.layout import Lab, environ
 from tests.printed import Printed, compare
+from tests.waiting import PATIENCE, until
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ("__main__.py", "Pulumi.yaml", "policy", "stacks", "tenancy")
 OWN_OBJECTS = f"labelSelector={words.ENVIRONMENT}"
-PATIENCE = 60.0
 STATE_AT_END = {"PULUMI_EXPERIMENTAL": "true", "PULUMI_SKIP_CHECKPOINTS": "true"}
 """The engine writes its state at the end of a run, not at every step: a run from nothing takes 40 % of the CPU time.
 Only a killed engine shows a difference; where tests kill one they use `every_step`."""
@@ -70,14 +69,6 @@ people:
 """
 
 
-def until(fact: Callable[[], object], what: str, seconds: float = PATIENCE) -> None:
-    """Wait until it is true."""
-    deadline = time.monotonic() + seconds
-    while not fact():
-        assert time.monotonic() < deadline, f"after {seconds:.0f} s still not: {what}"
-        time.sleep(0.01)
-
-
 @dataclass(frozen=True)
 class CommandResult:
     """Exit code and output of a command."""
@@ -85,7 +76,6 @@ class CommandResult:
     code: int
     out: str
     err: str
-    seconds: float
 
     @property
     def text(self) -> str:
@@ -162,10 +152,9 @@ class Project:
         )
 
     def run(self, *command: str, env: Mapping[str, str] | None = None, folder: Path | None = None) -> CommandResult:
-        began = time.monotonic()
         process = self.start(*command, env=env, folder=folder)
-        out, err = process.communicate(timeout=300)
-        return CommandResult(process.returncode, out, err, time.monotonic() - began)
+        out, err = process.communicate(timeout=PATIENCE)
+        return CommandResult(process.returncode, out, err)
 
     def tenancy(self, *arguments: str) -> CommandResult:
         return self.run(sys.executable, "-m", "tenancy", *arguments)
@@ -193,8 +182,9 @@ class Project:
                 return False
             return True
 
-    def until_made(self, path: str) -> None:
-        until(lambda: self.exists(path), f"{path} exists")
+    def until_made(self, path: str, process: subprocess.Popen[str]) -> None:
+        """Wait until the command has made it."""
+        until(lambda: self.exists(path), f"{path} exists", process=process)
 
     def objects(self) -> dict[Key, dict[str, Any]]:
         """Everything on the cluster that carries our label."""

@@ -16,6 +16,7 @@ from engine_project import CommandResult
 
 from tenancy.lab import control_plane, tools
 from tenancy.lab.layout import Lab, environ
+from tests.waiting import PATIENCE
 
 pytestmark = [pytest.mark.chapters, pytest.mark.exhaustive]
 
@@ -92,9 +93,9 @@ class Program:
         command = ["pulumi", *arguments, "--non-interactive"]
         env = environ(self.folder) | self.aws.environ
         ran = subprocess.run(
-            command, cwd=self.folder, env=env, capture_output=True, text=True, timeout=120, check=False
+            command, cwd=self.folder, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False
         )
-        return CommandResult(ran.returncode, ran.stdout, ran.stderr, 0)
+        return CommandResult(ran.returncode, ran.stdout, ran.stderr)
 
     def up(self, **values: Any) -> CommandResult:
         self.set(**values)

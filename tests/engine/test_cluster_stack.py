@@ -24,6 +24,7 @@ from tenancy.spec.loader import load
 from tests import judges
 from tests.conftest import every
 from tests.printed import compare, page_block
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.chapters
 
@@ -280,15 +281,15 @@ def test_what_aws_was_making_when_the_engine_died_is_not_forgotten(bank: OnAws) 
     def hold(call: Any) -> None:
         if call.kind == "create" and call.name == "bank-more-nodes" and not call.preview:
             is_requested.set()
-            go_on.wait(30)
+            go_on.wait(PATIENCE)
 
     bank.aws.on_call = hold
     command = (sys.executable, "-m", "tenancy", "up", "bank", "--stack", CLUSTER)
     process = bank.project.start(*command, env=bank.environ(kubeconfig=False))
-    assert is_requested.wait(60)
+    until(is_requested.is_set, "the node group is asked for", process=process)
     kill_engine(process)
     go_on.set()
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE)
     bank.aws.on_call = None
     result = bank.tenancy("up", "bank", "--stack", CLUSTER, kubeconfig=False)
     assert result.code == 1, result.text

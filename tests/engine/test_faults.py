@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 from doors import key, open_doors, planned
-from engine_project import NEW_TENANT, CommandResult, Project, until
+from engine_project import NEW_TENANT, CommandResult, Project
 from fault_proxy import Fault, Proxy, Trap, in_front
 
 from tenancy.cluster.api import path_of
 from tenancy.lab.api import ApiError, LabApi
 from tenancy.planning.kubernetes.samples import sample
 from tenancy.spec.loader import load
+from tests.waiting import PATIENCE, until
 
 pytestmark = [pytest.mark.chapters, pytest.mark.usefixtures("every_step")]
 
@@ -70,8 +71,8 @@ def hit(project: Project, proxy: Proxy, trap: Trap, command: tuple[str, ...]) ->
     with proxy.armed(trap):
         process = project.start(*command)
         trap.kill = lambda: os.kill(process.pid, signal.SIGKILL)
-        out, err = process.communicate(timeout=300)
-    result = CommandResult(process.returncode, out, err, 0)
+        out, err = process.communicate(timeout=PATIENCE)
+    result = CommandResult(process.returncode, out, err)
     assert trap.sprung, f"no request went into {trap}: {result.text}"
     assert "Traceback" not in result.text
     return result

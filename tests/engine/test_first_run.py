@@ -13,6 +13,7 @@ from fault_proxy import Fault, Trap, in_front
 
 from tenancy.catalog import vocabulary as words
 from tests.conftest import every
+from tests.waiting import PATIENCE
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.usefixtures("every_step")]
 EGRESS = "egress:\n  - {cidr: 198.51.100.0/24, port: 8443}\n"
@@ -28,7 +29,7 @@ def killed(project: Project) -> Project:
     with in_front(project.lab) as proxy, proxy.armed(Trap(Fault.KILLED, at=8, resource="rolebindings")) as trap:
         process = project.start(sys.executable, "-m", "tenancy", "up", "local")
         trap.kill = lambda: [os.kill(engine, signal.SIGKILL) for engine in children(process.pid)] and None
-        _, err = process.communicate(timeout=300)
+        _, err = process.communicate(timeout=PATIENCE)
     assert trap.sprung
     assert process.returncode == 1
     assert "the engine ended without output; run the command again" in err

@@ -15,9 +15,11 @@ from pathlib import Path
 
 import pytest
 from doors import open_doors, planned
-from engine_project import NEW_TENANT, CommandResult, Project, children, until
+from engine_project import NEW_TENANT, CommandResult, Project, children
 from fault_proxy import Fault, Trap, in_front
 from fleet_project import assert_as_rendered, make_fleet
+
+from tests.waiting import PATIENCE, until
 
 TENANTS = ("credit", "fraud", "risk", "markets", "pricing", "voice")
 PLUGIN = "pulumi-resource-kubernetes"
@@ -41,7 +43,7 @@ def hit(project: Project, victim: str, after: int) -> CommandResult:
     """A run that loses one of its processes after so many requests."""
     since = project.audit_size()
     process = project.start(*UP)
-    until(lambda: requests_since(project, since) > after or process.poll() is not None, "the run has begun", 120)
+    until(lambda: requests_since(project, since) > after or process.poll() is not None, "the run has begun")
     if victim == "driver":
         os.kill(process.pid, signal.SIGKILL)
     elif victim == "server":
@@ -51,11 +53,11 @@ def hit(project: Project, victim: str, after: int) -> CommandResult:
         plugins = [pid for pid, command in project.engines().items() if PLUGIN in command]
         for pid in sorted(plugins if victim == "provider" else children(process.pid))[-1:]:
             os.kill(pid, signal.SIGKILL)
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=PATIENCE)
     assert "Traceback" not in err, err
     # What a dead driver left at work ends by itself.
-    until(lambda: not any("up" in command.split() for command in project.engines().values()), "no engine runs", 120)
-    return CommandResult(process.returncode, out, err, 0)
+    until(lambda: not any("up" in command.split() for command in project.engines().values()), "no engine runs")
+    return CommandResult(process.returncode, out, err)
 
 
 def kill_before_its_state(project: Project, stack: str) -> None:
@@ -63,7 +65,7 @@ def kill_before_its_state(project: Project, stack: str) -> None:
     with in_front(project.lab) as proxy, proxy.armed(Trap(Fault.KILLED, resource="rolebindings")) as trap:
         process = project.start(*UP, "--stack", stack)
         trap.kill = lambda: [os.kill(engine, signal.SIGKILL) for engine in children(process.pid)] and None
-        _, err = process.communicate(timeout=300)
+        _, err = process.communicate(timeout=PATIENCE)
     assert trap.sprung
     assert process.returncode == 1
     assert f"{stack}: failed" in err
@@ -100,10 +102,10 @@ def fleet(project: Project, every_step: None) -> Project:
 def test_a_driver_killed_while_tenants_are_made_side_by_side_is_finished_by_the_next_run(fleet: Project) -> None:
     since = fleet.audit_size()
     process = fleet.start(*UP)
-    fleet.until_made("/api/v1/namespaces/credit--main")
+    fleet.until_made("/api/v1/namespaces/credit--main", process)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
-    until(lambda: not any("up" in command.split() for command in fleet.engines().values()), "no engine runs", 120)
+    until(lambda: not any("up" in command.split() for command in fleet.engines().values()), "no engine runs")
     uids_before = spaces(fleet)
     converges(fleet)
     after = spaces(fleet)

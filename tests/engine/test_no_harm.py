@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_project import ROOT, CommandResult, Project, until
+from engine_project import ROOT, CommandResult, Project
 
 from tenancy.catalog import vocabulary as words
 from tenancy.lab.api import ApiError
+from tests.waiting import until
 
 pytestmark = pytest.mark.chapters
 

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from aws_double import Call
 from engine_aws import OnAws, on_aws
-from engine_project import AuditedRequest, CommandResult, Key, Project, until
+from engine_project import AuditedRequest, CommandResult, Key, Project
 
 from tenancy.catalog import vocabulary as words
 from tests.tenant_aws_files import ENVIRONMENT, FRAUD, TENANT
+from tests.waiting import until
 
 FILE = "tenants/fraud.yaml"
 SPACES = ("fraud--serve", "fraud--train")

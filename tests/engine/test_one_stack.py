@@ -6,11 +6,12 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from engine_project import NEW_TENANT, AuditedRequest, CommandResult, Project, canonical, until
+from engine_project import NEW_TENANT, AuditedRequest, CommandResult, Project, canonical
 
 from tenancy.catalog import vocabulary as words
 from tenancy.cluster.preflight import REMOVING
 from tenancy.planning.guards import QUESTION
+from tests.waiting import until
 
 WALLS = {"limitranges", "networkpolicies", "resourcequotas"}
 pytestmark = [pytest.mark.chapters, pytest.mark.usefixtures("first")]
@@ -370,7 +371,6 @@ def test_a_dead_api_server_is_one_message_and_no_change(project: Project) -> Non
     for result in (by_tenancy, plain):
         assert "does not answer" in result.text
         assert "Traceback" not in result.text
-        assert result.seconds < 10
     assert by_tenancy.code == 1
     assert len(by_tenancy.err.splitlines()) == 1, by_tenancy.err
     assert plain.code != 0

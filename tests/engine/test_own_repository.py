@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tenancy.lab import recipes
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.chapters
 
@@ -53,7 +54,7 @@ class Repository:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=600,
+            timeout=PATIENCE,
             check=False,
         )
 
@@ -73,7 +74,7 @@ INIT = (
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("wheel")
     build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(home), str(ROOT)]
-    subprocess.run([*PIP, *build], check=True, timeout=300)
+    subprocess.run([*PIP, *build], check=True, timeout=PATIENCE)
     (wheel_file,) = home.glob("gpu_tenancy-*.whl")
     return wheel_file
 
@@ -86,7 +87,7 @@ def repository(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     venv.create(folder / ".venv", with_pip=False, symlinks=True)
     python = folder / ".venv" / "bin" / "python"
     install = ["--python", str(python), "install", "--no-deps", "--no-index", "--no-compile", str(wheel)]
-    subprocess.run([*PIP, *install], check=True, timeout=300)
+    subprocess.run([*PIP, *install], check=True, timeout=PATIENCE)
     # A path file adds the packages there, and not the path files there: the checkout's editable install is one.
     purelib_command = [python, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"]
     purelib = subprocess.run(purelib_command, capture_output=True, text=True, check=True).stdout.strip()
@@ -112,7 +113,13 @@ def resolved(*requirements: str, folder: Path) -> dict[str, str]:
     """The versions that pip would install into an empty environment, from the package index of this machine."""
     dry = ("install", "--dry-run", "--ignore-installed", "--report", "-")
     result = subprocess.run(
-        [*PIP, *dry, *requirements], cwd=folder, capture_output=True, text=True, timeout=600, check=False, env=PLAIN
+        [*PIP, *dry, *requirements],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+        env=PLAIN,
     )
     assert result.returncode == 0, result.stderr
     entries = json.loads(result.stdout)["install"]

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from engine_project import CommandResult, Project, until
+from engine_project import CommandResult, Project
 from fleet_project import assert_as_rendered, make_fleet
 
 from tenancy.cluster.alerts import firing
@@ -28,6 +28,7 @@ from tenancy.lab import control_plane, metrics, ports, processes, prometheus
 from tenancy.planning.common.pools import fake_nodes
 from tenancy.planning.observability.alerts import ENVIRONMENT_INFO, rule_file
 from tenancy.spec.loader import load, on_lab
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.exhaustive
 
@@ -137,7 +138,7 @@ class Watched:
     def query_result(self, query: str) -> list[Mapping[str, Any]]:
         port = ports.remembered(self.project.lab)["prometheus"]
         text = f"http://127.0.0.1:{port}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
-        with urllib.request.urlopen(text, timeout=20) as answer:
+        with urllib.request.urlopen(text, timeout=PATIENCE) as answer:
             return json.load(answer)["data"]["result"]
 
     def end_exporters(self) -> None:
@@ -221,7 +222,7 @@ def relay(address: str, port: int) -> Iterator[int]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{self.path}", timeout=20) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{self.path}", timeout=PATIENCE) as answer:
                 body = answer.read()
                 self.send_response(answer.status)
             self.end_headers()
@@ -261,7 +262,7 @@ def test_an_alert_that_fires_stops_it_by_its_name_and_without_its_cause_it_goes_
     watched.end_exporters()
     rules = [rule for group in watched.rules("local")["groups"] for rule in group["rules"]]
     guards = sum(rule.get("alert") == "GuardMissing" for rule in rules)
-    until(lambda: len(watched.query_result(FIRING)) == guards, "the alert of every guard fires", 240)
+    until(lambda: len(watched.query_result(FIRING)) == guards, "the alert of every guard fires")
     alert_text = f"alert GuardMissing fires for platform, {guards} times"
     in_cluster.grant(fleet, "watcher")
     assert alert_text in in_cluster.firing("watcher"), "through the API server too"

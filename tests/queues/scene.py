@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import copy
 import json
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -20,7 +19,7 @@ from typing import Any
 import pytest
 
 from tenancy.catalog import vocabulary as words
-from tenancy.cluster.api import Api, ApiUnreachable, Response, path_of
+from tenancy.cluster.api import Api, Response, path_of
 from tenancy.cluster.preflight import wait_for_guards
 from tenancy.explain.usage import QueueUse, queue_use
 from tenancy.explain.waiting import Explanation, explain
@@ -36,9 +35,9 @@ from tenancy.spec.fields.people import Role
 from tenancy.spec.fields.tenant import Tenant
 from tenancy.spec.loader import Loaded, load, on_lab
 from tests.attacks.attack_lab import CONTROLLERS, served
+from tests.waiting import PATIENCE, until
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 60.0
 GPU = "nvidia.com/gpu"
 QUEUE = "kueue.x-k8s.io/queue-name"
 LEAST_PODS = "kueue.x-k8s.io/job-min-parallelism"
@@ -49,29 +48,6 @@ ORDERED = ("Namespace", "PriorityClass", "Topology", "ResourceFlavor", "Workload
 """Kinds that others depend on, in their order; the others go in any order."""
 
 Object = dict[str, Any]
-
-
-def until(
-    fact: Callable[[], object], what: str, seconds: float = PATIENCE, also: Callable[[], str] = lambda: ""
-) -> float:
-    """Wait until it is true; how many seconds that took. A busy API server may leave a question without an answer."""
-
-    def is_true() -> bool:
-        try:
-            return bool(fact())
-        except ApiUnreachable as error:
-            if error.status:
-                raise
-            return False
-
-    began = last_check = time.monotonic()
-    while not is_true():
-        now = time.monotonic()
-        assert now - began < seconds, f"after {seconds:.0f} s still not: {what}{also()}"
-        # Who asks all the time keeps a busy API server from what is waited for.
-        time.sleep(max(0.1, now - last_check))
-        last_check = time.monotonic()
-    return time.monotonic() - began
 
 
 def condition(item: Mapping[str, Any] | None, kind: str) -> Mapping[str, Any]:
@@ -132,7 +108,7 @@ class Scene:
 
     def settle(self) -> None:
         """Wait until guards judge, queues take work and namespaces take pods."""
-        wait_for_guards(self.api, self.plan.platform.marker["data"]["digest"])
+        wait_for_guards(self.api, self.plan.platform.marker["data"]["digest"], PATIENCE)
         spaces = [space.name for tenant in self.plan.tenants for space in tenant.namespaces]
         until(lambda: all(holds(q, "Active") for q in self.items("ClusterQueue")), "every queue is open")
         until(lambda: all(holds(q, "Active") for q in self.items("LocalQueue")), "every namespace's queue is open")
@@ -276,8 +252,8 @@ class Scene:
         workloads = self.workloads(namespace)
         return all(condition(workloads.get(name), "QuotaReserved").get("status") == "False" for name in names)
 
-    def until_runs(self, namespace: str, *names: str) -> float:
-        return until(lambda: self.runs(namespace, *names), f"{', '.join(names)} of {namespace} run")
+    def until_runs(self, namespace: str, *names: str) -> None:
+        until(lambda: self.runs(namespace, *names), f"{', '.join(names)} of {namespace} run")
 
     def until_waits(self, namespace: str, *names: str) -> None:
         until(lambda: self.waits(namespace, *names), f"{', '.join(names)} of {namespace} wait")
@@ -324,7 +300,7 @@ class Scene:
             explanation = self.why(namespace, name, kind).sentence
             return words in explanation
 
-        until(heard, f"why {name}: {words!r}", also=lambda: f"; it says {explanation!r}")
+        until(heard, lambda: f"why {name}: {words!r}; it says {explanation!r}")
         return explanation
 
     def pods(self, namespace: str, phase: str = "Running") -> list[Object]:
@@ -348,8 +324,8 @@ class Scene:
             end_work(self.api, space)
         workloads, pods = partial(self._left_workloads, spaces), partial(self._remaining, spaces, "Pod", "v1")
         try:
-            until(lambda: not workloads(), "no workload is left", seconds, also=lambda: _names_of(workloads()))
-            until(lambda: not pods(), "no pod is left", seconds, also=lambda: _names_of(pods()))
+            until(lambda: not workloads(), lambda: f"no workload is left{_names_of(workloads())}", seconds=seconds)
+            until(lambda: not pods(), lambda: f"no pod is left{_names_of(pods())}", seconds=seconds)
         except AssertionError:
             self._remove([*self._remaining(spaces, "Workload", API), *pods()])
             raise

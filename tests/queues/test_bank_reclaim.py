@@ -8,17 +8,18 @@ train-efa: performance's own 64.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
 import pytest
-from scene import LEAST_PODS, Scene, collection, condition, holds, until
+from scene import LEAST_PODS, Scene, collection, condition, holds
 
 from tenancy.explain.usage import QueueUse
 from tenancy.kube.requests import Impersonation
 from tenancy.planning.kubernetes.samples import ANY_TOPOLOGY, sample
 from tenancy.planning.queueing.quota_shares import supply
+from tests.waiting import until
 
 STACK = "bank"
 SETTINGS = {
@@ -87,9 +88,7 @@ def run_in_the_cluster(scene: Scene) -> int:
     return sum(h.held for h in scene.holdings() if h.flavor == "a100")
 
 
-def test_fraud_gets_its_guarantee_by_one_reclaim_and_the_200_gpu_job_goes_whole(
-    story: Scene, record_property: Callable[[str, object], None]
-) -> None:
+def test_fraud_gets_its_guarantee_by_one_reclaim_and_the_200_gpu_job_goes_whole(story: Scene) -> None:
     """Fraud is guaranteed 64, uses 32 and lends 32. It asks for these 32: the one job that borrowed them, of 200 GPUs,
     is evicted whole, because a job's pods come and go together. 12 hours after its checkpoint that costs 2,400 hours
     of a GPU, $6,000; 168 GPUs stand idle, and the fine-tuning waits for the 32 it lacks."""
@@ -100,9 +99,8 @@ def test_fraud_gets_its_guarantee_by_one_reclaim_and_the_200_gpu_job_goes_whole(
     assert story.borrowed("performance") == FINE_TUNING
 
     home = story.submit("fraud", "retraining", 8, 4)
-    seconds = story.until_runs(home, "retraining")
+    story.until_runs(home, "retraining")
     until(lambda: len(story.pods(home)) == 4 + 4, "its pods run")
-    record_property("seconds to reclaim", round(seconds, 2))
     story.until_held("fraud", 64, "train-a100")
     assert story.evictions() == {"fine-tuning": 1}, "one reclaim, and no other tenant's work"
     story.until_held("performance", 0, "train-a100")

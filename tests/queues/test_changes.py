@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import town
-from scene import PATIENCE, QUEUE, Object, Scene, collection, holds, kueue_values, until
+from scene import QUEUE, Object, Scene, collection, holds, kueue_values
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.days import today
@@ -17,6 +17,7 @@ from tenancy.lab import control_plane
 from tenancy.planning.kubernetes.queue_defaults import queue_defaults
 from tenancy.planning.kubernetes.samples import ANY_TOPOLOGY
 from tenancy.planning.queueing.queue_names import API
+from tests.waiting import until
 
 SHARE = "guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 16, borrow-up-to: 16"
 BLOCK = """\
@@ -397,7 +398,7 @@ def test_without_kueue_a_tenant_cannot_leave(town_hall: Scene) -> None:
         town_hall.start_kueue()
     for tenant, home in (("leaver", waiting), ("fraud", running)):
         # A controller that was refused tries again after a pause that has doubled each time.
-        until(lambda home=home: not _is_there(town_hall, home), f"{home} is gone", 3 * PATIENCE)
+        until(lambda home=home: not _is_there(town_hall, home), f"{home} is gone")
         town_hall.until_held(tenant, 0)
 
 

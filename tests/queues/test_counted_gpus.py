@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 import town
-from scene import LEAST_PODS, PLATFORM, Object, Scene, collection, holds, kueue_values, until
+from scene import LEAST_PODS, PLATFORM, Object, Scene, collection, holds, kueue_values
 
 from tenancy.kube.requests import MERGE, STRATEGIC, Impersonation
 from tenancy.lab import control_plane
 from tenancy.planning.common.pools import fake_nodes
 from tenancy.planning.queueing.queue_names import API
 from tests import operators
+from tests.waiting import until
 
 pytestmark = pytest.mark.exhaustive
 
@@ -179,8 +180,9 @@ SIX = (
 def submit_six(scene: Scene) -> None:
     for number, (tenant, gpus, pods, priority, smaller) in enumerate(SIX):
         notes = {LEAST_PODS: "1"} if smaller else None
-        scene.submit(tenant, f"job-{number}", gpus, pods, priority=priority, notes=notes)
-        time.sleep(0.3)  # in this order, each seen by Kueue before the next
+        home, name = scene.submit(tenant, f"job-{number}", gpus, pods, priority=priority, notes=notes), f"job-{number}"
+        # In this order, each seen by Kueue before the next.
+        until(lambda home=home, name=name: scene.runs(home, name) or scene.waits(home, name), f"Kueue has seen {name}")
 
 
 def evicted(scene: Scene) -> int:

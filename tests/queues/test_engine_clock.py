@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import town
-from scene import ROOT, Object, Scene, holds, on_lab_of, until
+from scene import ROOT, Object, Scene, holds, on_lab_of
 
 from tenancy.catalog import vocabulary as words
 from tenancy.clock.controller import Clock, ClockRefused, Round
@@ -24,6 +24,7 @@ from tenancy.lab import ports
 from tenancy.spec.loader import load
 from tenancy.verify.attacks.clock import clock_attacks
 from tenancy.verify.verification import find_scene, run
+from tests.waiting import until
 
 sys.path.append(str(ROOT / "tests" / "engine"))
 from engine_project import QUEUES, Key, Project, copied
@@ -330,7 +331,7 @@ def test_the_end_of_an_environment_removes_a_reservation_in_use_beside_a_running
     assert project.objects() == {}
     log = project.lab.logs / "clock.log"
     log_size = log.stat().st_size
-    until(lambda: " 403 " in log.read_text("utf-8")[log_size:], "it has tried a round since", seconds=90)
+    until(lambda: " 403 " in log.read_text("utf-8")[log_size:], "it has tried a round since")
     assert project.objects() == {}
     assert not project.exists(RECORD)
     assert not project.exists(RESERVE)

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 import town
-from scene import ROOT, Scene, condition, on_lab_of, until
+from scene import ROOT, Scene, condition, on_lab_of
 
 from tenancy.planning.queueing.queue_names import API
+from tests.waiting import until
 
 sys.path.append(str(ROOT / "tests" / "engine"))
 from engine_project import Project, copied

@@ -13,11 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import town
-from scene import GPU, PLATFORM, QUEUE, Object, Scene, collection, condition, holds, until
+from scene import GPU, PLATFORM, QUEUE, Object, Scene, collection, condition, holds
 
 from tenancy.catalog import vocabulary as words
 from tenancy.planning.queueing.queue_names import API, BOARD_COMPUTE, BOARD_MEMORY
 from tenancy.planning.queueing.quota_shares import BOARD
+from tests.waiting import until
 
 pytestmark = pytest.mark.exhaustive
 

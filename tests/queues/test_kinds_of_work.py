@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 import town
-from scene import Object, Scene, collection, condition, holds, until
+from scene import Object, Scene, collection, condition, holds
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.controllers import HELD
@@ -15,6 +15,7 @@ from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.cluster.api import path_of
 from tenancy.kube.requests import MERGE
 from tests import operators
+from tests.waiting import until
 
 pytestmark = pytest.mark.exhaustive
 

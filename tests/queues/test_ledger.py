@@ -21,7 +21,7 @@ import pytest
 import town
 from as_clock import AsClock
 from ledger import END_SECONDS, Player, Verdict
-from scene import Object, Scene, kueue_values, until
+from scene import Object, Scene, kueue_values
 
 from tenancy.clock.controller import Clock
 from tenancy.cluster import unreleased
@@ -42,6 +42,7 @@ from tests.ledger_events import (
     about,
     smallest,
 )
+from tests.waiting import until
 
 OPERATORS = ("jobset", "lws", "trainer", "kuberay", "mpi-operator")
 QUEUED = ("jobset", "leaderworkerset", "mpijob", "raycluster", "rayjob", "trainjob")

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 import town
 from as_clock import AsClock
-from scene import Scene, condition, holds, until
+from scene import Scene, condition, holds
 
 from tenancy.catalog import vocabulary as words
 from tenancy.clock.controller import Clock, Round, stored_usage
@@ -20,6 +20,7 @@ from tenancy.clock.prometheus import GpuMetrics
 from tenancy.clock.usage import next_month
 from tenancy.cluster.api import Response
 from tests.prometheus_double import prometheus_double
+from tests.waiting import until
 
 BORROWS = "guaranteed: 0, sharing: lend-and-borrow, borrow-up-to: 32"
 WINDOW = (

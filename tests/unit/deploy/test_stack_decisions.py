@@ -49,6 +49,7 @@ from tenancy.planning.scope import StackScope, in_shard, stacks
 from tenancy.spec.fields.environment import Layout
 from tenancy.spec.loader import Loaded, load
 from tests.conftest import every
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 SAME = StackDigest("plan", "program", "settings")
@@ -378,7 +379,7 @@ def test_no_more_run_at_once_than_there_are_workers() -> None:
         with lock:
             now[0] += 1
             maximum[0] = max(maximum[0], now[0])
-        meet.wait(10)
+        meet.wait(PATIENCE)
         with lock:
             now[0] -= 1
 
@@ -435,7 +436,7 @@ def test_after_ctrl_c_what_runs_ends_and_nothing_more_begins(monkeypatch: pytest
 
     def work(item: str) -> None:
         begun.append(item)
-        go.wait(10)
+        go.wait(PATIENCE)
         ended.append(item)
 
     with pytest.raises(KeyboardInterrupt):

@@ -24,6 +24,7 @@ from gpu_tenancy_s3 import Datasets, Denied, Exists, Models, NotFound, Prefix, R
 from tenancy.iam.account import AccountIdentity, AccountModel, Answer
 from tenancy.planning import make_plan
 from tenancy.spec.loader import load
+from tests.waiting import PATIENCE
 
 BANK = Path(__file__).parents[3] / "stacks" / "bank"
 DATA, MODELS, CHECKPOINTS = "bank-datasets", "bank-models", "bank-checkpoints"
@@ -184,7 +185,7 @@ def test_a_url_does_what_its_signer_may(nlp: Tenant) -> None:
     for method, body in (("PUT", b"lent"), ("GET", None)):
         url = lent_prefix.presign("x", method)
         assert nlp.gate.lets(method, url, {})
-        assert requests.request(method, url, data=body, timeout=10).content == (b"" if body else b"lent")
+        assert requests.request(method, url, data=body, timeout=PATIENCE).content == (b"" if body else b"lent")
 
 
 @pytest.mark.parametrize("kind", [Datasets, Models])

@@ -22,6 +22,7 @@ from tenancy.simulation.results import Results
 from tenancy.spec.loader import Loaded, load
 from tests.browser import CHROMIUM, POLICY, opened
 from tests.conftest import SpecFolder, every
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 BANK = ROOT / "stacks/bank"
@@ -348,6 +349,6 @@ class TestInABrowser:
         path.write_text(plain.environment(), "utf-8")
         argv = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
         argv += ["--host-resolver-rules=MAP * ~NOTFOUND", f"--print-to-pdf={tmp_path / 'page.pdf'}", path.as_uri()]
-        subprocess.run(argv, capture_output=True, timeout=120, check=True)
+        subprocess.run(argv, capture_output=True, timeout=PATIENCE, check=True)
         count = len(re.findall(rb"/Type\s*/Page\b", (tmp_path / "page.pdf").read_bytes()))
         assert count > len(plain.planes), "a plane is a sheet or part of one, and tables come beside"

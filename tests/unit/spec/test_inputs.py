@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tenancy.catalog import files
 from tenancy.catalog.text import escape_output, in_markdown, is_shown, printed_json
 from tenancy.cli import main
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 POD = """apiVersion: v1
@@ -104,7 +105,7 @@ def test_a_folder_with_a_pipe_and_a_device_is_checked_in_bounded_time_and_memory
     os.mkfifo(tmp_path / "pipe.yaml")
     (tmp_path / "zero.yaml").symlink_to("/dev/zero")
     limited = f"ulimit -v 2000000; exec {Path(sys.executable).parent / 'tenancy'} check {tmp_path}"
-    completed = subprocess.run(["bash", "-c", limited], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    completed = subprocess.run(["bash", "-c", limited], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
     assert completed.returncode == 2, completed.stderr
     assert [line.partition(":")[0].rpartition("/")[2] for line in completed.stderr.splitlines()] == [
         "pipe.yaml",

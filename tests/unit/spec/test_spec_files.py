@@ -7,7 +7,6 @@ import os
 import re
 import resource
 import shutil
-import time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -604,9 +603,8 @@ def _laughs() -> str:
 )
 def test_a_bomb_goes_off_nowhere(spec: Any, text: str) -> None:
     spec.write(FRAUD, text)
-    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert spec.problems()
-    assert time.process_time() - start < 5, "it should be refused, not worked through"
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000, "kilobytes"
 
 

@@ -5,7 +5,6 @@ What a live API server answers is compared in `tests/cluster/test_offline_verdic
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -149,11 +148,8 @@ def _admin(item: Object) -> Verdict:
     ],
     ids=["deep", "aliases", "long", "wide"],
 )
-def test_an_object_that_no_api_server_reads_is_refused_at_once(item: Object) -> None:
-    start = time.process_time()
-    verdict = _admin(item)
-    assert [denial.component for denial in verdict.denials] == [API_VALIDATION]
-    assert time.process_time() - start < 5
+def test_an_object_that_no_api_server_reads_is_refused(item: Object) -> None:
+    assert [denial.component for denial in _admin(item).denials] == [API_VALIDATION]
 
 
 def test_an_object_as_deep_as_may_be_is_judged() -> None:
@@ -178,15 +174,6 @@ def test_an_object_in_a_namespace_of_no_file_is_not_decided() -> None:
     verdict = server("local").verdict(creation(pod(), "elsewhere", Identity("admin", (group, "system:masters"))))
     assert verdict.outcome is VerdictOutcome.UNDECIDED
     assert "elsewhere" in verdict.undecided[0]
-
-
-def test_200_pods_are_judged_within_two_seconds() -> None:
-    items = [pod(priorityClassName="x") for _ in range(200)]
-    judge = offline_server(*world_of("local"))
-    start = time.process_time()
-    for item in items:
-        judge.verdict(creation(item, SPACE, PERSON))
-    assert time.process_time() - start < 2
 
 
 # CEL

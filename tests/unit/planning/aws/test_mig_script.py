@@ -21,6 +21,7 @@ from tenancy.catalog.instances import INSTANCES
 from tenancy.planning.aws.node_config import PROGRAM, UNIT, user_data
 from tenancy.spec.fields.environment import Environment
 from tests.conftest import ENVIRONMENT, every
+from tests.waiting import PATIENCE
 
 LAYOUT = "{1g.5gb: 4, 3g.20gb: 1}"
 ON_GPU = ["3g.20gb:4", "1g.5gb:3", "1g.5gb:2", "1g.5gb:1", "1g.5gb:0"]
@@ -152,7 +153,7 @@ class Node:
             "CALLS": str(self.calls_file),
             "STATE_DIRECTORY": str(self.state_folder),
         }
-        process = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+        process = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
         self.output = process.stdout + process.stderr
         return process.returncode
 
