@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from tenancy.catalog.text import escape_invisible, escape_output, in_markdown
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
 
 WIDTH = 100
 """Width of text that is not for a terminal, in characters."""
@@ -40,8 +43,7 @@ def as_text(table: Table, *, fold: bool = True, terminal: bool = False) -> str:
     other columns need more room than there is, the table is wider. Control and invisible characters are shown as their
     numbers. On a terminal the title and the header are bold; elsewhere the text is plain.
     """
-    # Their import takes 0.1 s, which commands that print no table and those that write JSON or Markdown save.
-    from rich.cells import cell_len
+    # Its import takes 0.1 s, which commands that print no table and those that write JSON or Markdown save.
     from rich.console import Console
     from rich.table import Table as Columns
     from rich.text import Text
@@ -50,35 +52,61 @@ def as_text(table: Table, *, fold: bool = True, terminal: bool = False) -> str:
     # All widths are set below: rich cuts what is wider than its console.
     console = Console(width=10**6, force_terminal=terminal, highlight=False)
 
-    with console.capture() as capture:
-        if table.title:
-            console.print(Text(f"{escape_invisible(table.title)}:", style="bold"))
-        if table.header:
-            cells, numeric = _cell_texts(table)
-            cells = [[escape_invisible(cell) for cell in row] for row in cells]
-            columns = Columns(box=None, pad_edge=False, padding=(0, GUTTER, 0, 0), header_style="bold")
-            *before, last = zip(table.header, *cells, strict=True)
-            used_width = 0
-            for column, number in zip(before, numeric, strict=False):
-                wide = max(map(cell_len, column))
-                columns.add_column(Text(column[0]), justify="right" if number else "left", no_wrap=True, width=wide)
-                used_width += wide + GUTTER
-            unfolded_width = 0 if fold else max(map(cell_len, last))
-            room = max(width - used_width, NARROWEST, unfolded_width)
-            justify = "right" if numeric[-1] else "left"
-            columns.add_column(Text(last[0]), justify=justify, max_width=room, overflow="fold")
-            for row in cells:
-                columns.add_row(*map(Text, row))
-            console.print(columns)
-        if table.remarks:
-            remarks = Columns.grid(padding=(0, 1, 0, 0), pad_edge=False)
-            remarks.add_column(width=1)
-            remarks.add_column(max_width=width - 2, overflow="fold")
-            for remark in table.remarks:
-                remarks.add_row("-", Text(escape_invisible(" ".join(remark.split()))))
-            console.print(remarks)
-    text = "\n".join(line.rstrip() for line in capture.get().splitlines())
+    lines: list[str] = []
+    if table.title:
+        lines += _printed(console, Text(f"{escape_invisible(table.title)}:", style="bold"))
+    if table.header:
+        lines += _columns(console, table, width, fold=fold)
+    if table.remarks:
+        remarks = Columns.grid(padding=(0, 1, 0, 0), pad_edge=False)
+        remarks.add_column(width=1)
+        remarks.add_column(max_width=width - 2, overflow="fold")
+        for remark in table.remarks:
+            remarks.add_row("-", Text(escape_invisible(" ".join(remark.split()))))
+        lines += _printed(console, remarks)
+    text = "\n".join(line.rstrip() for line in lines)
     return text if terminal else escape_output(text)
+
+
+def _printed(console: Console, content: RenderableType) -> list[str]:
+    with console.capture() as capture:
+        console.print(content)
+    return capture.get().splitlines()
+
+
+def _columns(console: Console, table: Table, width: int, *, fold: bool) -> Iterator[str]:
+    """Lines of the header and of the rows. Rich would take forty times as long to pad the rows."""
+    from rich.cells import cell_len
+    from rich.table import Table as Columns
+    from rich.text import Text
+
+    cells, numeric = _cell_texts(table)
+    cells = [[escape_invisible(cell) for cell in row] for row in cells]
+    *widths, last_width = (max(map(cell_len, column)) for column in zip(table.header, *cells, strict=True))
+    indent = sum(widths) + GUTTER * len(widths)
+    if fold:
+        last_width = min(last_width, max(width - indent, NARROWEST))
+    widths.append(last_width)
+    header = Columns(box=None, pad_edge=False, padding=(0, GUTTER, 0, 0), header_style="bold")
+    for name, number, column_width in zip(table.header, numeric, widths, strict=True):
+        justify = "right" if number else "left"
+        header.add_column(Text(name), justify=justify, overflow="fold", width=column_width)
+    yield from _printed(console, header)
+
+    def padded(text: str, column_width: int, number: bool) -> str:
+        if number:
+            text = text.rstrip()
+        padding = " " * (column_width - cell_len(text))
+        return padding + text if number else text + padding
+
+    for *before, last in cells:
+        wrapped_lines = [last]
+        if cell_len(last) > last_width:
+            wrapped_lines = [line.plain for line in Text(last).wrap(console, last_width, overflow="fold")]
+        for number, line in enumerate(wrapped_lines):
+            texts = [line] if number else [*before, line]
+            columns = zip(texts, widths[-len(texts) :], numeric[-len(texts) :], strict=True)
+            yield " " * (indent * bool(number)) + (" " * GUTTER).join(padded(*column) for column in columns)
 
 
 def as_markdown(table: Table, markup: str = "") -> str:
