@@ -172,11 +172,14 @@ def measure() -> str:
 def _clocked(folder: Path) -> None:
     """Give every tenant a window and a budget that binds, and the nodes for that."""
     path = folder / "environment.yaml"
-    text, few = path.read_text("utf-8"), f"train-a100: {{instance: p4d.24xlarge, nodes: {TENANTS + 1}}}"
+    text, few = path.read_text("utf-8"), f"train-a100: {{instance-type: p4d.24xlarge, nodes: {TENANTS + 1}}}"
     assert few in text
     more = few.replace(str(TENANTS + 1), str(TENANTS + 1 + TENANTS // 8))
     path.write_text(text.replace(few, more) + "queues: {clock: true}\n", "utf-8")
     for tenant in (folder / "tenants").iterdir():
         text = tenant.read_text("utf-8").replace("budget: {", "budget: {monthly-gpu-hours: 100000, when-spent: hold, ")
-        window = "windows: [{name: close, flavor: a100, gpus: 1, starts: '17:00', ends: '20:00', zone: Europe/Berlin}]"
+        window = (
+            "gpu-windows: [{name: close, flavor: a100, gpus: 1, starts: '17:00', ends: '20:00', time-zone: "
+            "Europe/Berlin}]"
+        )
         tenant.write_text(f"{text}{window}\n", "utf-8")

@@ -24,8 +24,8 @@ MONDAY = dt.datetime(2026, 11, 23, tzinfo=dt.UTC)
 TENANT, FLAVOR = "market-risk", "a100"
 GUARANTEED, MORE = 64, 64
 WINDOW = (
-    f"windows: [{{name: end-of-day, flavor: {FLAVOR}, gpus: {MORE}, starts: '17:00', ends: '20:00', "
-    "zone: Europe/Berlin}]\n"
+    f"gpu-windows: [{{name: end-of-day, flavor: {FLAVOR}, gpus: {MORE}, starts: '17:00', ends: '20:00', "
+    "time-zone: Europe/Berlin}]\n"
 )
 OPENS, CLOSES = 16 * 3600, 19 * 3600
 """Start and end of the window, in seconds of the day, UTC."""

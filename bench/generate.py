@@ -33,10 +33,10 @@ flavors:
   a100-1g.5gb: {{gpu: a100-40gb, mig: 1g.5gb}}
   a100-3g.20gb: {{gpu: a100-40gb, mig: 3g.20gb}}
 pools:
-  train-a100: {{instance: p4d.24xlarge, nodes: {nodes}}}
-  train-h100: {{instance: p5.48xlarge, nodes: {{min: {nodes}, max: {most}}}}}
+  train-a100: {{instance-type: p4d.24xlarge, nodes: {nodes}}}
+  train-h100: {{instance-type: p5.48xlarge, nodes: {{min: {nodes}, max: {most}}}}}
   serve-mig:
-    instance: p4d.24xlarge
+    instance-type: p4d.24xlarge
     nodes: {{min: {nodes}, max: {most}}}
     mig: {{layout: {{1g.5gb: 4, 3g.20gb: 1}}}}
     tiers: [production]
@@ -60,8 +60,8 @@ people:
   - {{group: {name}-leads, role: owner}}
   - {{group: auditors, role: viewer}}
 gpus:
-  a100: {{guaranteed: 8, sharing: lend-and-borrow, lend-up-to: 4, borrow-up-to: 16}}
-  h100: {{guaranteed: 4, sharing: lend, lend-up-to: 4}}
+  a100: {{guaranteed: 8, sharing: lend-and-borrow, lending-limit: 4, borrowing-limit: 16}}
+  h100: {{guaranteed: 4, sharing: lend, lending-limit: 4}}
   a100-1g.5gb: {{guaranteed: 4}}
   a100-3g.20gb: {{guaranteed: 1}}
 storage:

@@ -62,7 +62,7 @@ tiers:
 flavors:
   a100: {{gpu: a100-40gb}}
 pools:
-  train: {{instance: p4d.24xlarge, nodes: {nodes}}}
+  train: {{instance-type: p4d.24xlarge, nodes: {nodes}}}
 """
 _TENANT = """\
 tenant: {name}
@@ -72,7 +72,7 @@ department: {department}
 cost-center: CC-1
 tier: batch
 gpus:
-  a100: {{guaranteed: {guaranteed}, sharing: lend-and-borrow, lend-up-to: {guaranteed}, borrow-up-to: {most}}}
+  a100: {{guaranteed: {guaranteed}, sharing: lend-and-borrow, lending-limit: {guaranteed}, borrowing-limit: {most}}}
 """
 _DEPARTMENTS = ("risk", "markets", "research")
 

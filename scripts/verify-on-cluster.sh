@@ -158,7 +158,7 @@ for pool in json.loads((work / "pools.json").read_text())["pools"]:
     if not mine:
         print(f"skipped  {name}: labels, taints and resources: it has no node")
         continue
-    labels = {"node.kubernetes.io/instance-type": pool["instance"]} | ({"tenancy.gpu/board": board} if board else {})
+    labels = {"node.kubernetes.io/instance-type": pool["instance-type"]} | ({"tenancy.gpu/board": board} if board else {})
     wrong = {
         f"{node['metadata']['name']} {key}={node['metadata']['labels'].get(key)}"
         for node in mine for key, value in labels.items() if node["metadata"]["labels"].get(key) != value

@@ -66,7 +66,14 @@ if TYPE_CHECKING:
         Upgrade,
         UpgradeStrategy,
     )
-    from tenancy.spec.fields.queues import QueueOrder, Queues, QueueState, Relief, Scheduler, SharingPreset
+    from tenancy.spec.fields.queues import (
+        BudgetExemption,
+        QueueingStrategy,
+        Queues,
+        Scheduler,
+        SharingPreset,
+        StopPolicy,
+    )
     from tenancy.spec.fields.rollout import AlertGate, Order, Rollout
     from tenancy.spec.fields.services import Services, Source
     from tenancy.spec.fields.shares import Budget, GpuShare, WhenSpent
@@ -144,7 +151,14 @@ _HOMES = {
         "UpgradeStrategy",
     ),
     "tenancy.spec.reading.problems": ("Problem", "SpecError"),
-    "tenancy.spec.fields.queues": ("QueueOrder", "QueueState", "Queues", "Relief", "Scheduler", "SharingPreset"),
+    "tenancy.spec.fields.queues": (
+        "QueueingStrategy",
+        "StopPolicy",
+        "Queues",
+        "BudgetExemption",
+        "Scheduler",
+        "SharingPreset",
+    ),
     "tenancy.spec.fields.rollout": ("AlertGate", "Order", "Rollout"),
     "tenancy.spec.fields.services": ("Services", "Source"),
     "tenancy.spec.fields.shares": ("Budget", "GpuShare", "WhenSpent"),
@@ -189,7 +203,7 @@ __all__ = [  # noqa: RUF022 - by subject
     "Aws",
     "Network",
     "Queues",
-    "Relief",
+    "BudgetExemption",
     "Scheduler",
     "Bucket",
     "Tier",
@@ -260,8 +274,8 @@ __all__ = [  # noqa: RUF022 - by subject
     "PodSecurity",
     "Provisioner",
     "PurchaseKind",
-    "QueueOrder",
-    "QueueState",
+    "QueueingStrategy",
+    "StopPolicy",
     "Sharing",
     "Source",
     "Spread",

@@ -32,7 +32,7 @@ def world_of(name: str) -> tuple[Environment, tuple[Tenant, ...]]:
     changes = {
         "every-kind": {"queues": queues.model_copy(update={"kinds": tuple(FRAMEWORKS)})},
         "older": {"cluster": environment.cluster.model_copy(update={"kubernetes": "1.33"})},
-        "unmanaged": {"platform": environment.platform.model_copy(update={"unmanaged": ("legacy",)})},
+        "unmanaged": {"platform": environment.platform.model_copy(update={"unmanaged_namespaces": ("legacy",)})},
     }
     return environment.model_copy(update=changes.get(name, {})), tuple(loaded.tenants)
 

@@ -65,7 +65,7 @@ buckets: [datasets, models]
 tiers:
   production:
     priority: 1000
-    quota: {cpu: 128, memory: 512Gi, pods: 100, other: {count/ingresses.networking.k8s.io: 5}}
+    quota: {cpu: 128, memory: 512Gi, pods: 100, hard: {count/ingresses.networking.k8s.io: 5}}
   batch:
     priority: 100
     interruptible: true
@@ -74,19 +74,19 @@ tiers:
 flavors:
   a100: {gpu: a100-40gb}
   a100-1g.5gb: {gpu: a100-40gb, mig: 1g.5gb}
-  l4-shared: {gpu: l4, share: time-slicing}
+  l4-shared: {gpu: l4, gpu-sharing: time-slicing}
 pools:
-  train: {instance: p4d.24xlarge, nodes: 4}
+  train: {instance-type: p4d.24xlarge, nodes: 4}
   serve:
-    instance: p4d.24xlarge
+    instance-type: p4d.24xlarge
     nodes: {min: 1, max: 3}
     mig:
       layout: {1g.5gb: 7}
     tiers: [production]
   notebooks:
-    instance: g6.12xlarge
+    instance-type: g6.12xlarge
     nodes: 1
-    share: {time-slicing: 4}
+    gpu-sharing: {time-slicing: 4}
     tenants: [research]
 """
 
@@ -106,7 +106,7 @@ people:
   - {group: fraud-leads, role: owner, namespaces: [train]}
   - {user: jane@bank.example, role: viewer}
 gpus:
-  a100: {guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16}
+  a100: {guaranteed: 16, sharing: lend-and-borrow, lending-limit: 8, borrowing-limit: 16}
   a100-1g.5gb: {guaranteed: 14}
 storage:
   - {bucket: datasets, prefix: teams/fraud/, access: read-write}
@@ -215,7 +215,7 @@ def environment(loaded: Loaded) -> Environment:
 def unreserved(environment: Environment) -> Environment:
     """The environment with nothing that names tenants or their people: it can be planned with any of them or none."""
     pools = {name: pool.model_copy(update={"tenants": ()}) for name, pool in environment.pools.items()}
-    aws = environment.aws.model_copy(update={"people": {}})
+    aws = environment.aws.model_copy(update={"group_roles": {}})
     return environment.model_copy(update={"pools": pools, "aws": aws})
 
 

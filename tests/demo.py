@@ -18,13 +18,13 @@ _ENVIRONMENT: dict[str, Any] = {
     "flavors": {"h100": {"gpu": "h100-80gb"}},
     "pools": {
         "train": {
-            "instance": "p5.48xlarge",
+            "instance-type": "p5.48xlarge",
             "nodes": 4,
             "efa": True,
             "tenants": ["vision"],
             "zones": ["eu-central-1a"],
         },
-        "general": {"instance": "m7i.2xlarge", "nodes": 2},
+        "general": {"instance-type": "m7i.2xlarge", "nodes": 2},
     },
 }
 _TENANT: dict[str, Any] = {

@@ -41,12 +41,12 @@ aws:
   region: eu-central-1
   zones: [eu-central-1a, eu-central-1b]
   platform-role: {ROLE}gpu-platform
-  organization: o-b4nkexampl3
-  network: {{service-ranges: [3.5.134.0/23]}}
-  people: {{fraud-engineers: "{ROLE}fraud-engineers", aml-engineers: "{ROLE}aml-engineers"}}
-  forges: [github.com]
-  break-glass: {{trusted: ["arn:aws:iam::111122223333:user/emergency"], mail: security@bank.example}}
-buckets: {{bank-data: {{}}, bank-locked: {{key: tenant}}}}
+  organization-id: o-b4nkexampl3
+  network: {{aws-service-cidrs: [3.5.134.0/23]}}
+  group-roles: {{fraud-engineers: "{ROLE}fraud-engineers", aml-engineers: "{ROLE}aml-engineers"}}
+  ci-hosts: [github.com]
+  break-glass: {{trusted-principals: ["arn:aws:iam::111122223333:user/emergency"], mail: security@bank.example}}
+buckets: {{bank-data: {{}}, bank-locked: {{kms-key-scope: tenant}}}}
 tiers:
   batch: {{priority: 1000, interruptible: true}}
   production: {{priority: 2000}}
@@ -54,20 +54,20 @@ flavors:
   a100: {{gpu: a100-40gb}}
   a100-1g.5gb: {{gpu: a100-40gb, mig: 1g.5gb}}
   l4: {{gpu: l4}}
-  l4-shared: {{gpu: l4, share: time-slicing}}
+  l4-shared: {{gpu: l4, gpu-sharing: time-slicing}}
 prices: {{a100-40gb: 2, l4: 1}}
 pools:
-  general: {{instance: m7i.8xlarge, nodes: {{min: 1, max: 4}}}}
-  serve: {{instance: p4d.24xlarge, nodes: {{min: 1, max: 3}}, mig: {{layout: {{1g.5gb: 7}}}}}}
-  fabric: {{instance: p4d.24xlarge, nodes: 2, zones: [eu-central-1a], efa: true, tenants: [fraud]}}
-  reserved: {{instance: p4d.24xlarge, nodes: 2, zones: [eu-central-1a], purchase: {{reservation: cr-0123abcd}}}}
+  general: {{instance-type: m7i.8xlarge, nodes: {{min: 1, max: 4}}}}
+  serve: {{instance-type: p4d.24xlarge, nodes: {{min: 1, max: 3}}, mig: {{layout: {{1g.5gb: 7}}}}}}
+  fabric: {{instance-type: p4d.24xlarge, nodes: 2, zones: [eu-central-1a], efa: true, tenants: [fraud]}}
+  reserved: {{instance-type: p4d.24xlarge, nodes: 2, zones: [eu-central-1a], purchase: {{reservation: cr-0123abcd}}}}
   block:
-    instance: p4d.24xlarge
+    instance-type: p4d.24xlarge
     nodes: 1
     zones: [eu-central-1b]
     purchase: {{capacity-block: cr-0456cdef, starts: {in_days(20)}, ends: {in_days(30)}}}
-  sliced: {{instance: g6.12xlarge, nodes: 1, share: {{time-slicing: 4}}, tenants: [aml]}}
-  whole: {{instance: g6.12xlarge, nodes: 2}}
+  sliced: {{instance-type: g6.12xlarge, nodes: 1, gpu-sharing: {{time-slicing: 4}}, tenants: [aml]}}
+  whole: {{instance-type: g6.12xlarge, nodes: 2}}
 """
 TENANTS = {
     "aml": """\
@@ -90,7 +90,7 @@ tier: production
 people: [{group: fraud-engineers, role: developer}]
 gpus: {a100-1g.5gb: {guaranteed: 7}}
 storage: [{bucket: bank-data, prefix: fraud/, access: read-write}]
-aws-resources: {repositories: [scoring], secrets: [card-network], logs: [jobs], queues: [jobs]}
+aws-resources: {repositories: [scoring], secrets: [card-network], log-groups: [jobs], sqs-queues: [jobs]}
 ci: {github: bank/fraud, branch: main}
 budget: {monthly-usd: 1000}
 """,
@@ -181,7 +181,7 @@ IN_WEST = [
 GIVEN_SUBNETS = [("aws/zones", None), ("aws/network/subnets", SUBNETS)]
 OTHER_ACCOUNT = [
     ("aws/platform-role", "arn:aws:iam::222233334444:role/gpu-platform"),
-    ("aws/people", {f"{n}-engineers": f"arn:aws:iam::222233334444:role/{n}-engineers" for n in ("aml", "fraud")}),
+    ("aws/group-roles", {f"{n}-engineers": f"arn:aws:iam::222233334444:role/{n}-engineers" for n in ("aml", "fraud")}),
 ]
 WITHOUT_METRICS = (("metrics", None), ("queues", None))
 ISSUER = "oidc.eks.eu-central-1.amazonaws.com/id/0123456789ABCDEF0123456789ABCDEF"
@@ -197,43 +197,43 @@ SLICES_ALONE = tuple(
         *(f"pools/{name}" for name in ("fabric", "reserved", "block", "whole", "sliced")),
     )
 )
-IDLE = {"below": "5%", "after": "30m", "warn": 2, "then": "alert"}
+IDLE = {"utilization-threshold": "5%", "duration": "30m", "warnings": 2, "action": "alert"}
 
 AWS = (
     _edit("aws/account", "222233334444", *OTHER_ACCOUNT),
     _edit("aws/add-ons/release", "latest"),
     _edit("aws/add-ons/versions", {"vpc-cni": "v1.21.1-eksbuild.1"}),
     _edit("aws/break-glass/mail", "soc@bank.example"),
-    _edit("aws/break-glass/trusted", ["arn:aws:iam::111122223333:user/emergency-2"]),
+    _edit("aws/break-glass/trusted-principals", ["arn:aws:iam::111122223333:user/emergency-2"]),
     _edit("aws/deletion-protection", False),
     _edit("aws/enabled", False, before=WITHOUT_METRICS),
-    _edit("aws/encryption-key", f"{KEY}1"),
-    _edit("aws/existing-providers", ["github.com"]),
+    _edit("aws/kms-key-arn", f"{KEY}1"),
+    _edit("aws/existing-oidc-providers", ["github.com"]),
     _edit("aws/extended-support", False),
-    _edit("aws/forges", ["github.com", "gitlab.bank.example"]),
+    _edit("aws/ci-hosts", ["github.com", "gitlab.bank.example"]),
     _edit("aws/identity", "irsa", before=ISSUED),
     _edit("aws/irsa", True),
-    _edit("aws/log-days", 731),
-    _edit("aws/log-key", f"{KEY}2"),
+    _edit("aws/log-retention-days", 731),
+    _edit("aws/tenant-log-kms-key-arn", f"{KEY}2"),
     _edit("aws/network/cidr", "10.80.0.0/16"),
     _edit("aws/network/endpoints", "made"),
-    _edit("aws/network/quarters", {B: 3}),
-    _edit("aws/network/service-ranges", ["3.5.136.0/22"]),
-    _edit("aws/network/service-ranges-file", "ip-ranges.json"),
+    _edit("aws/network/zone-quarters", {B: 3}),
+    _edit("aws/network/aws-service-cidrs", ["3.5.136.0/22"]),
+    _edit("aws/network/aws-ip-ranges-file", "ip-ranges.json"),
     _edit("aws/network/subnets", SUBNETS, ("aws/zones", None), ("aws/network/vpc", "vpc-0123abcd")),
     _edit("aws/network/vpc", "vpc-0123abcd", *GIVEN_SUBNETS),
     _edit("aws/oidc-issuer", ISSUER),
-    _edit("aws/organization", "o-0therexampl3"),
-    _edit("aws/payer", True),
-    _edit("aws/people", {"fraud-engineers": f"{ROLE}others", "aml-engineers": f"{ROLE}aml-engineers"}),
+    _edit("aws/organization-id", "o-0therexampl3"),
+    _edit("aws/management-account", True),
+    _edit("aws/group-roles", {"fraud-engineers": f"{ROLE}others", "aml-engineers": f"{ROLE}aml-engineers"}),
     _edit("aws/permissions-boundary", "arn:aws:iam::111122223333:policy/boundary"),
     _edit("aws/platform-role", f"{ROLE}platform-2"),
-    _edit("aws/public-access", ["52.219.44.0/22"]),
-    _edit("aws/quotas", {"roles": 5000}),
+    _edit("aws/public-access-cidrs", ["52.219.44.0/22"]),
+    _edit("aws/service-quotas", {"roles": 5000}),
     _edit("aws/region", "eu-west-1", *IN_WEST),
-    _edit("aws/root-volume", 300),
+    _edit("aws/root-volume-size", 300),
     _edit("aws/ami-release", "v20260912"),
-    _edit("aws/system/instance", "m7i.2xlarge"),
+    _edit("aws/system/instance-type", "m7i.2xlarge"),
     _edit("aws/system/nodes", 4),
     _edit("aws/system/zones", [A]),
     _edit("aws/upgrade-pause", 60),
@@ -245,7 +245,7 @@ CLUSTER = (
     _edit("cluster/cni", "vpc-cni"),
     _edit("cluster/context", "other"),
     _edit("cluster/devices", "dra", before=FIXED_SIZES),
-    _edit("cluster/dns-cache", True, before=(("cluster/cni", "vpc-cni"),)),
+    _edit("cluster/node-local-dns", True, before=(("cluster/cni", "vpc-cni"),)),
     _edit("cluster/encryption", "wireguard"),
     _edit("cluster/kubernetes", "1.36"),
     _edit("cluster/kubernetes", "1.36", before=(("cluster/kubernetes", "1.34"),), note="two minors"),
@@ -253,22 +253,22 @@ CLUSTER = (
     _edit("cluster/mode", "existing", before=WITHOUT_METRICS),
     _edit("cluster/name", "edits-2"),
     _edit("cluster/object-overcommit", 20),
-    _edit("cluster/ranges", ["10.64.0.0/15"]),
+    _edit("cluster/node-and-pod-cidrs", ["10.64.0.0/15"]),
     _edit("cluster/service-cidr", "172.21.0.0/16"),
 )
 POOLS = (
     _edit("pools/general", None, note="removed"),
-    _edit("pools/more", {"instance": "m7i.8xlarge", "nodes": 1}, note="added"),
+    _edit("pools/more", {"instance-type": "m7i.8xlarge", "nodes": 1}, note="added"),
     _edit("pools/block/purchase/capacity-block", "cr-0789abcd"),
     _edit("pools/block/purchase/ends", in_days(31)),
     _edit("pools/block/purchase/starts", in_days(21)),
     _edit("pools/fabric/efa", False),
-    _edit("pools/fabric/upgrade/at-once", 2),
+    _edit("pools/fabric/upgrade/max-unavailable", 2),
     _edit("pools/fabric/upgrade/strategy", "terminate-first"),
     _edit("pools/fabric/upgrade/wave", 2),
     _edit("pools/general/ami-release", "v20260912"),
-    _edit("pools/general/instance", "m7i.16xlarge"),
-    _edit("pools/general/instance", "m7g.8xlarge", note="another architecture"),
+    _edit("pools/general/instance-type", "m7i.16xlarge"),
+    _edit("pools/general/instance-type", "m7g.8xlarge", note="another architecture"),
     _edit("pools/general/nodes/max", 5),
     _edit("pools/general/nodes/min", 2),
     _edit("pools/general/nodes/min", 0, note="none"),
@@ -290,11 +290,13 @@ POOLS = (
         {"1g.5gb": 5, "2g.10gb": 1},
         ("flavors/a100-2g.10gb", {"gpu": "a100-40gb", "mig": "2g.10gb"}),
     ),
-    _edit("pools/serve/mig/named", "all-balanced", ("pools/serve/mig/layout", None)),
+    _edit("pools/serve/mig/layout-name", "all-balanced", ("pools/serve/mig/layout", None)),
     _edit("pools/serve/mig/per-gpu", [{"gpus": 4, "slices": {"1g.5gb": 7}}], ("pools/serve/mig/layout", None)),
     _edit("pools/serve/mig/strategy", "single", before=SLICES_ALONE),
-    _edit("pools/sliced/share/time-slicing", 8),
-    _edit("pools/sliced/share", {"mps": 4}, ("flavors/l4-shared", {"gpu": "l4", "share": "mps"}), note="mps"),
+    _edit("pools/sliced/gpu-sharing/time-slicing", 8),
+    _edit(
+        "pools/sliced/gpu-sharing", {"mps": 4}, ("flavors/l4-shared", {"gpu": "l4", "gpu-sharing": "mps"}), note="mps"
+    ),
     _edit("pools/whole/provisioner", "karpenter", ("pools/whole/nodes", {"min": 2, "max": 3})),
 )
 
@@ -304,27 +306,27 @@ def _of_tiers() -> Iterator[FieldEdit]:
         "priority": 1500,
         "gpu-tier": "reserved",
         "interruptible": True,
-        "borrows": False,
-        "order": "strict",
+        "allow-borrowing": False,
+        "queueing-strategy": "strict-fifo",
         "max-run-time": "12h",
-        "spread": "none",
-        "spread-of": ["jobs"],
-        "large-config": True,
-        "writable-root": False,
-        "storage-access": "read-write",
+        "topology-spread": "none",
+        "topology-spread-scope": ["jobs"],
+        "allow-large-config": True,
+        "allow-writable-root-filesystem": False,
+        "max-storage-access": "read-write",
         "container/default": {"cpu": "1", "memory": "4Gi", "ephemeral-storage": "5Gi"},
         "container/default-request": {"cpu": "250m", "memory": "1Gi", "ephemeral-storage": "1Gi"},
         "container/min": {"cpu": "20m", "memory": "32Mi"},
         "container/max": {"cpu": "48", "memory": "384Gi"},
-        "claim/min": "2Gi",
-        "claim/max": "400Gi",
+        "volume-claim/min": "2Gi",
+        "volume-claim/max": "400Gi",
         "quota/cpu": "100",
         "quota/cpu-limit": "200",
         "quota/memory": "512Gi",
         "quota/memory-limit": "1Ti",
         "quota/ephemeral-storage": "600Gi",
         "quota/storage": "3Ti",
-        "quota/other": {"count/leases.coordination.k8s.io": "5"},
+        "quota/hard": {"count/leases.coordination.k8s.io": "5"},
     }
     counts = (
         "pods",
@@ -339,9 +341,9 @@ def _of_tiers() -> Iterator[FieldEdit]:
     )
     values |= {f"quota/{name}": 40 for name in counts}
     sample = ("images/sample", f"registry.bank.example/sample@sha256:{'0' * 64}")
-    yield _edit("tiers/production/image-tags", False, before=(sample,))
+    yield _edit("tiers/production/allow-image-tags", False, before=(sample,))
     yield from (_edit(f"tiers/production/{field}", value) for field, value in values.items())
-    for field, value in {"below": "6%", "after": "20m", "warn": 3, "then": "suspend"}.items():
+    for field, value in {"utilization-threshold": "6%", "duration": "20m", "warnings": 3, "action": "suspend"}.items():
         yield _edit("tiers/batch/idle", {**IDLE, field: value}, note=field)
 
 

@@ -114,8 +114,8 @@ def _fewer_slices(content: Any, problem: Problem, max_slices: str) -> None:
 
 def _share_by(content: Any, problem: Problem, max_replicas: str) -> None:
     pool = content["pools"][problem.field.split(".")[1]]
-    (mode,) = pool["share"]
-    pool["share"] = {mode: int(max_replicas)}
+    (mode,) = pool["gpu-sharing"]
+    pool["gpu-sharing"] = {mode: int(max_replicas)}
 
 
 _VALUE = r"""("[^"]*"|\{[^}]*\}|\[[^\]]*\]|[^\s,;]+)"""

@@ -49,7 +49,7 @@ ingress:
 """,
     "f": "namespaces: [{name: main, allow-intra-namespace: false}]\n",
     LONG: """namespaces:
-  - {name: a, service-accounts: [{name: robot, api-token: true}]}
+  - {name: a, service-accounts: [{name: robot, automount-token: true}]}
   - {name: b, allow-intra-namespace: false}
   - c
 allow-cross-namespace: true
@@ -66,8 +66,8 @@ SERVICES = """  namespaces: [monitoring, registry]
     ingress: {namespace: monitoring, labels: {app: ingress}}
     registry: {namespace: registry, labels: {app: registry}}
 """
-NETWORK = """  ranges: [10.64.0.0/16]
-aws: {region: eu-central-1, network: {service-ranges: [10.64.250.0/24]}}
+NETWORK = """  node-and-pod-cidrs: [10.64.0.0/16]
+aws: {region: eu-central-1, network: {aws-service-cidrs: [10.64.250.0/24]}}
 queues: {scheduler: none}
 images:
 """
@@ -213,14 +213,14 @@ class World:
             return any(way.dns == target["host"] or way.internet for way in reach)
         has_identity = tenant.has_identity(pod.part)
         if "entity" in target:
-            accounts = {account.name: account.api_token for account in pod.part.service_accounts}
+            accounts = {account.name: account.automount_token for account in pod.part.service_accounts}
             asks = target["entity"] == "kube-apiserver" and accounts.get(pod.account, False)
             return (asks and flow.port == 443) or (has_identity and flow.target == "host" and where == (80, "TCP"))
         if any(way.internet for way in reach) and target["address"] in INTERNET:
             return True
         ranges = [way.cidr for way in reach if way.cidr]
         if has_identity and where == (443, "TCP"):
-            ranges += self.environment.aws.network.service_ranges
+            ranges += self.environment.aws.network.aws_service_cidrs
         if has_identity and where == (80, "TCP") and self.cni == "vpc-cni":
             ranges.append(words.IDENTITY_AGENT)
         return any(_within(target["address"], cidr) for cidr in ranges)

@@ -46,7 +46,8 @@ def offline_server_of(
 ) -> OfflineApiServer:
     """The API server of a cluster with these objects, and with the environment's unmanaged namespaces."""
     spaces = [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in environment.platform.unmanaged
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        for name in environment.platform.unmanaged_namespaces
     ]
     platform = platform_binding(environment.platform.group)
     return OfflineApiServer([platform, *objects, *spaces, *extra], environment.cluster.kubernetes)

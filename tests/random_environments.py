@@ -53,15 +53,15 @@ def plain_profiles(board: str) -> dict[int, str]:
 
 def layouts_of(pool: Spec, layouts: Mapping[str, Spec]) -> list[Spec]:
     """The slices of each GPU of a node; none: it is whole."""
-    machine, mig = MACHINES[pool["instance"]], (pool.get("mig") or {})
+    machine, mig = MACHINES[pool["instance-type"]], (pool.get("mig") or {})
     if "per-gpu" in mig:
         parts = [part["slices"] for part in mig["per-gpu"] for _ in range(part["gpus"])]
         return parts + [{}] * (machine.gpus - len(parts))
-    if mig.get("named") == "all-balanced":
+    if mig.get("layout-name") == "all-balanced":
         names = plain_profiles(machine.gpu)
         balanced = {1: 2, 2: 1, 3: 1} if 7 in names else {1: 2, 2: 1}
         return [{names[compute]: count for compute, count in balanced.items()}] * machine.gpus
-    return [layouts[mig["named"]] if "named" in mig else mig.get("layout", {})] * machine.gpus
+    return [layouts[mig["layout-name"]] if "layout-name" in mig else mig.get("layout", {})] * machine.gpus
 
 
 def units_of(pool: Spec, layouts_by_name: Mapping[str, Spec]) -> Counter[str]:
@@ -69,7 +69,7 @@ def units_of(pool: Spec, layouts_by_name: Mapping[str, Spec]) -> Counter[str]:
     unit_counts: Counter[str] = Counter()
     for slices in layouts_of(pool, layouts_by_name):
         unit_counts.update(slices or {"": 1})
-    share = pool.get("share") or {}
+    share = pool.get("gpu-sharing") or {}
     replicas = share.get("time-slicing") or share.get("mps") or 1
     return Counter({profile: count * replicas for profile, count in unit_counts.items()})
 
@@ -79,13 +79,13 @@ def offered(spec: Spec, name: str) -> dict[str, int]:
     pool = spec["pools"][name]
     resources: Counter[str] = Counter()
     if pool.get("efa"):
-        resources[EFA] = MACHINES[pool["instance"]].efa
+        resources[EFA] = MACHINES[pool["instance-type"]].efa
     if spec["cluster"].get("devices") == "dra":
         return dict(resources)
     single = (pool.get("mig") or {}).get("strategy") == "single"
     for profile, count in units_of(pool, spec.get("mig-layouts", {})).items():
         resource = "nvidia.com/mig-" + profile.replace("+", ".") if profile and not single else "nvidia.com/gpu"
-        resources[resource + (".shared" if pool.get("share") else "")] += count
+        resources[resource + (".shared" if pool.get("gpu-sharing") else "")] += count
     return dict(resources)
 
 
@@ -110,12 +110,12 @@ def cuts(draw: st.DrawFn, instance: str, single: bool, layouts_by_name: Spec) ->
     form = draw(st.sampled_from(["layout", "named", "all-balanced", "per-gpu"]))
     if form == "layout":
         return {"layout": draw(layouts(machine.gpu))}
-    if form == "named":
+    if form == "layout-name":
         name = f"{machine.gpu}-{len(layouts_by_name)}"
         layouts_by_name[name] = draw(layouts(machine.gpu))
-        return {"named": name}
+        return {"layout-name": name}
     if form == "all-balanced":
-        return {"named": form}
+        return {"layout-name": form}
     parts, gpus_to_cut = [], machine.gpus
     while gpus_to_cut and (not parts or draw(st.booleans())):
         count = draw(st.integers(1, gpus_to_cut))
@@ -129,7 +129,7 @@ def pools(draw: st.DrawFn, single: bool, by_claim: bool, layouts_by_name: Spec) 
     """A pool that keeps to the rules, but perhaps to how many pods a node takes."""
     instance = draw(st.sampled_from(TYPES))
     machine = MACHINES[instance]
-    pool: Spec = {"instance": instance}
+    pool: Spec = {"instance-type": instance}
     cuttable = bool(machine.gpu and BOARDS[machine.gpu].profiles)
     if cuttable and (single or draw(st.booleans())):
         pool["mig"] = draw(cuts(instance, single, layouts_by_name))
@@ -137,12 +137,12 @@ def pools(draw: st.DrawFn, single: bool, by_claim: bool, layouts_by_name: Spec) 
     must_share = single and machine.gpus and not cuttable
     if machine.gpus and not by_claim and (must_share or draw(st.integers(0, 3)) == 0):
         how = "time-slicing" if "mig" in pool else draw(st.sampled_from(["time-slicing", "mps"]))
-        pool["share"] = {how: draw(st.integers(2, 8))}
+        pool["gpu-sharing"] = {how: draw(st.integers(2, 8))}
         pool["tenants"] = ["casual"]
     least = draw(st.integers(0, 3))
     pool["nodes"] = draw(st.just(least + 1) if by_claim else st.sampled_from([least, {"min": least, "max": least + 4}]))
     users = draw(st.sampled_from([{}, {"tenants": ["steady"]}, {"tenants": [*TENANTS]}, {"tiers": [FIRM]}]))
-    pool = pool if "share" in pool else {**users, **pool}
+    pool = pool if "gpu-sharing" in pool else {**users, **pool}
     if draw(st.integers(0, 3)) == 0:
         bought = draw(st.sampled_from(["spot", {"reservation": "cr-0123abcd"}]))
         pool["purchase"] = bought
@@ -180,15 +180,15 @@ def environments(draw: st.DrawFn) -> Spec:
     flavors: dict[str, Spec] = {}
     by_flavor: dict[str, list[str]] = {}
     for name, pool in pools_by_name.items():
-        mode = next(iter(pool.get("share", {})), "")
+        mode = next(iter(pool.get("gpu-sharing", {})), "")
         units = sorted(units_of(pool, layouts_by_name))
         chosen_units = units[:1] + [unit for unit in units[1:] if draw(st.integers(0, 4))]
         for profile in chosen_units:
-            key = "-".join(filter(None, (MACHINES[pool["instance"]].gpu, re.sub(r"[^a-z0-9]", "", profile), mode)))
+            key = "-".join(filter(None, (MACHINES[pool["instance-type"]].gpu, re.sub(r"[^a-z0-9]", "", profile), mode)))
             key += "x" * (profile.count("+") + 2 * profile.count("-"))
-            flavors[key] = {"gpu": MACHINES[pool["instance"]].gpu}
+            flavors[key] = {"gpu": MACHINES[pool["instance-type"]].gpu}
             flavors[key] |= {"mig": profile} if profile else {}
-            flavors[key] |= {"share": mode} if mode else {}
+            flavors[key] |= {"gpu-sharing": mode} if mode else {}
             by_flavor.setdefault(key, []).append(name)
     spec["flavors"] = flavors
     shares: dict[str, dict[str, Any]] = {tenant: {} for tenant in TENANTS}

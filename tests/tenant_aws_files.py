@@ -11,15 +11,15 @@ cluster: {{name: two, context: two}}
 queues: {{scheduler: none}}
 images: {{registries: [registry.bank.example/], sample: "registry.bank.example/sample:1"}}
 tiers: {{batch: {{priority: 1000}}}}
-buckets: {{two-data: {{}}, two-locked: {{key: tenant}}, two-spare: {{}}}}
+buckets: {{two-data: {{}}, two-locked: {{kms-key-scope: tenant}}, two-spare: {{}}}}
 aws:
   enabled: true
   account: "111122223333"
   region: eu-central-1
   zones: [eu-central-1a, eu-central-1b]
   platform-role: arn:aws:iam::111122223333:role/gpu-platform
-  people: {{fraud-engineers: "arn:aws:iam::111122223333:role/fraud-engineers"}}
-  break-glass: {{trusted: ["arn:aws:iam::111122223333:user/emergency"], mail: security@bank.example}}
+  group-roles: {{fraud-engineers: "arn:aws:iam::111122223333:role/fraud-engineers"}}
+  break-glass: {{trusted-principals: ["arn:aws:iam::111122223333:user/emergency"], mail: security@bank.example}}
 """
 TENANT = """\
 tenant: {name}
@@ -35,7 +35,7 @@ namespaces: [train, serve]
 storage:
   - {bucket: two-data, prefix: teams/fraud/, access: read-write, namespaces: [train]}
   - {bucket: two-locked, prefix: fraud/, access: read-write, namespaces: [train]}
-aws-resources: {repositories: [scoring], secrets: [card-network], logs: [jobs], queues: [jobs]}
+aws-resources: {repositories: [scoring], secrets: [card-network], log-groups: [jobs], sqs-queues: [jobs]}
 ci: {github: bank/fraud, branch: main}
 budget: {monthly-usd: 1000}
 """

@@ -16,12 +16,12 @@ AWS = {
     "region": REGION,
     "zones": [f"{REGION}a", f"{REGION}b"],
     "platform-role": f"arn:aws:iam::{ACCOUNT}:role/platform",
-    "log-days": 90,
+    "log-retention-days": 90,
 }
 BUCKETS = {
     "data": {},
-    "plain": {"versioned": False},
-    "own-keys": {"key": "tenant"},
+    "plain": {"versioning": False},
+    "own-keys": {"kms-key-scope": "tenant"},
     "bindings": {"access-points": True},
 }
 FRAUD = {

@@ -39,8 +39,8 @@ environment = Environment(
     tiers={"batch": Tier(priority=1000)},
     flavors={"a100": Flavor(gpu="a100-40gb")},
     pools={
-        "train": Pool(instance="p4d.24xlarge", nodes=Nodes.fixed(2)),
-        "general": Pool(instance="m7i.2xlarge", nodes=Nodes.fixed(2)),
+        "train": Pool(instance_type="p4d.24xlarge", nodes=Nodes.fixed(2)),
+        "general": Pool(instance_type="m7i.2xlarge", nodes=Nodes.fixed(2)),
     },
 )
 tenants = [

@@ -32,10 +32,16 @@ KIND = re.compile(r"(\w+)(?: ×(\d+))?")
 REPLACEMENTS = ("create-replacement", "delete-replaced", "replace")
 """Steps of the engine that are parts of a replacement."""
 PREVIEWED = (
-    *("aws.root-volume", "aws.ami-release", "aws.system.instance", "aws.add-ons.release", "aws.log-days"),
-    *("aws.people", "aws.platform-role", "aws.public-access", "aws.organization", "aws.encryption-key"),
+    *(
+        "aws.root-volume-size",
+        "aws.ami-release",
+        "aws.system.instance-type",
+        "aws.add-ons.release",
+        "aws.log-retention-days",
+    ),
+    *("aws.group-roles", "aws.platform-role", "aws.public-access-cidrs", "aws.organization-id", "aws.kms-key-arn"),
     *("aws.network.cidr", "aws.zones (one more)", "aws.zones (another one)"),
-    *("cluster.service-cidr", "cluster.kubernetes", "pools.general.instance (another architecture)"),
+    *("cluster.service-cidr", "cluster.kubernetes", "pools.general.instance-type (another architecture)"),
     *("pools.general (removed)", "pools.reserved.purchase.reservation", "pools.serve.mig.layout"),
     "tiers.production.gpu-tier",
 )

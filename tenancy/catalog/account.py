@@ -35,7 +35,7 @@ QUOTAS: Mapping[str, ServiceQuota] = {
     "secrets": ServiceQuota("secrets of an account in a region", 500_000, 0),
     "repositories": ServiceQuota("ECR repositories of an account in a region", 100_000),
 }
-"""Quotas that tenants' resources count against, by their names in `aws.quotas`."""
+"""Quotas that tenants' resources count against, by their names in `aws.service-quotas`."""
 
 INLINE_LENGTH = 10_240
 """Characters of a role's inline policies together, white space not counted; fixed."""

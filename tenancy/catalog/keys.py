@@ -2,7 +2,7 @@
 
 An agent is a program with rights of its own that reads the objects of every namespace: a driver's installer, an
 autoscaler, a collector of logs or metrics, a mesh, a controller that copies secrets. New ones come with each chart, so
-the list names what is allowed, and `platform.keys` of environment.yaml adds to it.
+the list names what is allowed, and `platform.metadata-keys` of environment.yaml adds to it.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ DNS_CACHE = "169.254.20.10/32"
 DEFAULT_ACCOUNT = "default"
 """Service account of pods that name none; Kubernetes makes it in every namespace."""
 METADATA = ("169.254.169.0/24", "fd00:ec2::253/128", "fd00:ec2::254/128")
-"""Link-local addresses of every EC2 instance: its metadata service with credentials, and the VPC's resolver."""
+"""Link-local addresses of every EC2 instance-type: its metadata service with credentials, and the VPC's resolver."""
 SPACE_NAME = "kubernetes.io/metadata.name"
 """Label of every namespace, set by the API server and fixed."""
 WORKLOAD_ACCOUNT = "workload"

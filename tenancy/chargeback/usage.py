@@ -74,7 +74,7 @@ def nodes_of(report: ChargebackReport, table: pl.DataFrame) -> pl.DataFrame:
     kind_rows = []
     for name, instance, purchase, price in kinds.iter_rows():
         pool = environment.pools.get(name)
-        resolved_instance = instance or (pool.instance if pool else "")
+        resolved_instance = instance or (pool.instance_type if pool else "")
         resolved_purchase = purchase or (str(purchase_kind(pool)) if pool else "on-demand")
         cost = price if price >= 0 else node_price(environment, name, resolved_instance, resolved_purchase)
         kind_rows.append(
@@ -113,7 +113,7 @@ def with_capacity(report: ChargebackReport, nodes: pl.DataFrame) -> pl.DataFrame
         if not is_same_machine:
             pool_text = f"pool {pool} of {instance or 'no known type'}"
             problem_text = (
-                f"which environment.yaml has as {environment.pools[pool].instance}"
+                f"which environment.yaml has as {environment.pools[pool].instance_type}"
                 if measure
                 else "not in environment.yaml"
             )
@@ -136,7 +136,7 @@ def report_missing_data(report: ChargebackReport, windows: Sequence[Window], nod
         always_on = pool.nodes.min * (report.periods[-1].end - report.periods[0].start)
         missing = always_on - observed_seconds.get(name, 0)
         if 100 * observed_seconds.get(name, 0) < MIN_OBSERVED_PERCENT * always_on:
-            price = node_price(environment, name, pool.instance, str(purchase_kind(pool)))
+            price = node_price(environment, name, pool.instance_type, str(purchase_kind(pool)))
             unit_cost = "of unknown price" if price is None else f"${rounded(missing * price, HOUR * MICRO):,}"
             observation = f"{missing / HOUR:,.1f} node-hours fewer of pool {name} than its nodes.min"
             report.findings.append(DataFinding("bill-04", observation, f"these hours, {unit_cost}, are in no line"))

@@ -81,7 +81,8 @@ def _summary(
         )
     if State.UNDECIDED in states:
         remarks.append(
-            "undecided: list it under platform.unmanaged or platform.namespaces, or adopt it by a tenant's file; "
+            "undecided: list it under platform.unmanaged-namespaces or platform.namespaces, or adopt it by a "
+            "tenant's file; "
             "until then `tenancy up` does not run with guards: enforce"
         )
     header = ("namespace", "tenant", "labels", "objects that stay", "quotas", "Pod Security", "refused", "state")

@@ -275,7 +275,7 @@ def _layout(text: str) -> dict[str, Any]:
     from tenancy.spec.fields.pools import BALANCED
 
     if text == BALANCED:
-        return {"named": text}
+        return {"layout-name": text}
     layout: dict[str, int] = {}
     for part in text.split(","):
         profile, equals, count = part.strip().partition("=")
@@ -304,15 +304,15 @@ def _document(
     instance: str, mig: Mapping[str, Any] | None, share: Mapping[str, int] | None, provisioner: str
 ) -> dict[str, Any]:
     board = INSTANCES[instance].gpu
-    mode = {"share": next(iter(share))} if share else {}
+    mode = {"gpu-sharing": next(iter(share))} if share else {}
     slices = (mig or {}).get("layout") or (boards.balanced(board) if mig else {})
     flavors = {f"slice-{i}": {"gpu": board, "mig": name, **mode} for i, name in enumerate(slices)}
     pool = {
-        "instance": instance,
+        "instance-type": instance,
         "nodes": 1 if provisioner == "managed" else {"min": 0, "max": 1},
         "tenants": [_SOLE_TENANT],
         **({"mig": mig} if mig else {}),
-        **({"share": share} if share else {}),
+        **({"gpu-sharing": share} if share else {}),
     }
     return {
         "environment": "catalog",

@@ -146,10 +146,10 @@ def _data(environment: Environment, tenant: Tenant) -> dict[str, Any]:
     resources: dict[str, Any] = {
         "prefixes": [f"s3://{g.bucket}/{g.prefix} ({g.access.value})" for g in tenant.storage],
         **{
-            kind.field: [kind.name(environment, tenant, name) for name in sorted(getattr(uses, kind.field))]
+            kind.key: [kind.name(environment, tenant, name) for name in sorted(getattr(uses, kind.field))]
             for kind in kinds.KINDS
         },
-        "files": [files.access_point for files in uses.files],
+        "efs-access-points": [files.access_point for files in uses.efs_access_points],
     }
     return {
         "aws": "enabled" if environment.aws.enabled else "switched off",

@@ -216,7 +216,7 @@ def _shares(option_values: Mapping[str, Any]) -> dict[str, Document]:
         # Written even where sharing forbids it, so that the rule reports it and no option is dropped silently.
         for option, is_used in (("lend", sharing.lends), ("borrow", sharing.borrows)):
             if is_used or flavor in counts[option]:
-                share[f"{option}-up-to"] = counts[option].get(flavor, guaranteed)
+                share[f"{option}ing-limit"] = counts[option].get(flavor, guaranteed)
         shares[flavor] = share
     return shares
 
@@ -317,7 +317,9 @@ def _ask_gpus(loaded: Loaded, tenant: str, option_values: Document) -> None:
         question = f"{flavor} guaranteed ({max_gpus} left)"
         count = click.prompt(question, type=click.IntRange(0, max_gpus), default=0, err=True)
         borrow = 0
-        if loaded.environment.has_queues and any(loaded.environment.tiers[tier].borrows for tier in new_tenant.tiers):
+        if loaded.environment.has_queues and any(
+            loaded.environment.tiers[tier].allow_borrowing for tier in new_tenant.tiers
+        ):
             question = f"{flavor} to borrow, max, in addition to the guarantee"
             borrow = click.prompt(question, type=click.IntRange(min=0), default=0, err=True)
         option_values["gpus"] += (f"{flavor}={count}",) if count or borrow else ()

@@ -49,8 +49,8 @@ def run_waves(
 
 
 def expect_former_environments(fleet: Fleet, reach: Callable[[str], Api] | None = None) -> None:
-    """Failed if a stack would get a new version of the program that an environment of `rollout.after` does not run yet
-    on all of its stacks, or that cannot be asked. `reach` gives the API server of a context."""
+    """Failed if a stack would get a new version of the program that an environment of `rollout.depends-on` does not
+    run yet on all of its stacks, or that cannot be asked. `reach` gives the API server of a context."""
     from tenancy.deploy.decide import Cause
     from tenancy.deploy.driver import RunFailed
 
@@ -58,11 +58,12 @@ def expect_former_environments(fleet: Fleet, reach: Callable[[str], Api] | None 
     new = [stack for stack, causes in fleet.causes.items() if Cause.PROGRAM in causes and Cause.REQUESTED not in causes]
     if not new or rollout is None or fleet.run.only_preview:
         return
-    for former in rollout.after:
+    for former in rollout.depends_on:
         if problem := _unready_reason(fleet, former, fleet.digests[new[0]].program, reach):
             raise RunFailed(
                 f"given a new version for {name}, and {problem}; rule: {name} gets a version after "
-                f"{', '.join(rollout.after)} (rollout.after); change: `tenancy up {former}` first; nothing was changed"
+                f"{', '.join(rollout.depends_on)} (rollout.depends-on); change: `tenancy up {former}` first; "
+                "nothing was changed"
             )
 
 

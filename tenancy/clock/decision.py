@@ -26,11 +26,11 @@ from tenancy.planning.queueing.queues import platform_queues, reserve_queue, ten
 from tenancy.planning.queueing.quota_shares import QueueShare, QuotaCalculator, shares
 from tenancy.spec.fields.calendar import TEMPORARY_SHARE_LEAD
 from tenancy.spec.fields.environment import Environment
-from tenancy.spec.fields.queues import QueueState, Relief, seconds
+from tenancy.spec.fields.queues import BudgetExemption, StopPolicy, seconds
 from tenancy.spec.fields.shares import WhenSpent
 from tenancy.spec.fields.tenant import Tenant
 
-_SEVERITY = (QueueState.OPEN, QueueState.HOLD, QueueState.DRAIN)
+_SEVERITY = (StopPolicy.NONE, StopPolicy.HOLD, StopPolicy.HOLD_AND_DRAIN)
 KEY = words.PREFIX + "span"
 """Annotation of a reservation: the key of what it reserves."""
 
@@ -62,7 +62,7 @@ class ExhaustedBudget:
     excess: str
     """By how much of what, such as `412.0 GPU-hours`."""
     opens: dt.datetime
-    state: QueueState
+    state: StopPolicy
     owner: str
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ class QueueCause(NamedTuple):
     """Facts that the queues depend on besides the files: for equal causes they are equal."""
 
     day: dt.date
-    states: tuple[tuple[str, QueueState], ...]
+    states: tuple[tuple[str, StopPolicy], ...]
     """Tenants whose budget is spent, and what that does to their queues."""
     spans: tuple[Span, ...]
     """Those of open queues at the instant, or whose lead has begun."""
@@ -123,13 +123,15 @@ def desired(
     exhausted = tuple(budget for tenant in present if (budget := _exhausted_budget(environment, tenant, now, usage)))
     states = {budget.tenant: budget.state for budget in exhausted}
     effective_tenants = [
-        tenant.model_copy(update={"queue": max(tenant.queue, states[tenant.tenant], key=_SEVERITY.index)})
+        tenant.model_copy(update={"stop_policy": max(tenant.stop_policy, states[tenant.tenant], key=_SEVERITY.index)})
         if tenant.tenant in states
         else tenant
         for tenant in present
     ]
     # A tenant whose queue is stopped has no window: its GPUs would be idle.
-    spans = [span for tenant in effective_tenants if tenant.queue is QueueState.OPEN for span in spans_at(tenant, now)]
+    spans = [
+        span for tenant in effective_tenants if tenant.stop_policy is StopPolicy.NONE for span in spans_at(tenant, now)
+    ]
     granted = frozenset(s.key for s in spans if s.start <= now and (s.key in usage.granted or s.key in admitted))
     extra_gpus = _gpus_by_flavor(span for span in spans if span.key in granted)
     cause = QueueCause(now.astimezone(dt.UTC).date(), tuple(states.items()), tuple(spans), granted)
@@ -156,16 +158,16 @@ def desired(
     return Desired(cause, tuple(cohorts), tuple(queues), reservations, exhausted, new_usage)
 
 
-def budget_exemption(environment: Environment, tenant: Tenant | None, now: dt.datetime) -> Relief | None:
+def budget_exemption(environment: Environment, tenant: Tenant | None, now: dt.datetime) -> BudgetExemption | None:
     """Why the tenant's budget does not bind at the instant: the environment's relief, or its own."""
-    exemptions = (environment.queues.relief, tenant.budget.relief if tenant and tenant.budget else None)
+    exemptions = (environment.queues.budget_exemption, tenant.budget.exemption if tenant and tenant.budget else None)
     day = now.astimezone(dt.UTC).date()
     return next((exemption for exemption in exemptions if exemption and day <= exemption.until), None)
 
 
 def spans_at(tenant: Tenant, now: dt.datetime) -> Iterator[Span]:
     """The tenant's windows and further shares at the instant, and those whose lead has begun."""
-    for window in tenant.windows:
+    for window in tenant.gpu_windows:
         if interval := window.interval_at(now):
             yield Span(tenant.tenant, window.flavor, window.gpus, interval.start, interval.end, window.name)
     for flavor, share in tenant.gpus.items():
@@ -263,6 +265,8 @@ def _exhausted_budget(
     if not excess:
         return None
     since = usage.spent_since.get(tenant.tenant, now)
-    is_grace_over = budget.when_spent is WhenSpent.STOP and now - since >= dt.timedelta(seconds=seconds(budget.grace))
-    state = QueueState.DRAIN if is_grace_over else QueueState.HOLD
+    is_grace_over = budget.when_spent is WhenSpent.STOP and now - since >= dt.timedelta(
+        seconds=seconds(budget.grace_period)
+    )
+    state = StopPolicy.HOLD_AND_DRAIN if is_grace_over else StopPolicy.HOLD
     return ExhaustedBudget(tenant.tenant, since, " and ".join(excess), next_month(now), state, tenant.owner.name)

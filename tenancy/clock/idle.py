@@ -169,11 +169,11 @@ def decide(
         if not _is_idle(work, work_samples):
             continue
         rule, idle_time = work.rule, idle_times.get(work.uid, IdleTime(now, now))
-        if now - idle_time.last >= dt.timedelta(seconds=seconds(rule.after)):
-            if idle_time.warned < rule.warn:
+        if now - idle_time.last >= dt.timedelta(seconds=seconds(rule.duration)):
+            if idle_time.warned < rule.warnings:
                 idle_time = replace(idle_time, last=now, warned=idle_time.warned + 1)
                 warnings.append((work, _warning(work, idle_time)))
-            elif rule.then is IdleAction.SUSPEND and work.stays_suspended:
+            elif rule.action is IdleAction.SUSPEND and work.stays_suspended:
                 suspensions.append((work, _suspension(work, idle_time, now)))
         idle[work.uid] = idle_time
     return IdleDecision(tuple(warnings), tuple(suspensions), idle)
@@ -195,19 +195,20 @@ def _is_idle(work: Work, work_samples: Iterable[Sample]) -> bool:
 def _warning(work: Work, idle_time: IdleTime) -> str:
     rule = work.rule
     text = (
-        f"Its GPUs ({work.gpus}) have been active for less than {rule.below} of the time since "
-        f"{idle_time.since.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC (warning {idle_time.warned} of {rule.warn})"
+        f"Its GPUs ({work.gpus}) have been active for less than {rule.utilization_threshold} of the time since "
+        f"{idle_time.since.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC (warning {idle_time.warned} of {rule.warnings})"
     )
-    if rule.then is IdleAction.ALERT or not work.stays_suspended:
+    if rule.action is IdleAction.ALERT or not work.stays_suspended:
         return f"{text}."
-    remaining = rule.warn - idle_time.warned + 1
-    suspension_time = idle_time.last + remaining * dt.timedelta(seconds=seconds(rule.after))
+    remaining = rule.warnings - idle_time.warned + 1
+    suspension_time = idle_time.last + remaining * dt.timedelta(seconds=seconds(rule.duration))
     return f"{text}; if that goes on, it is suspended at {suspension_time.astimezone(dt.UTC):%H:%M} UTC."
 
 
 def _suspension(work: Work, idle_time: IdleTime, now: dt.datetime) -> str:
     return (
         f"It was suspended on {now.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC: its GPUs had been active for less than "
-        f"{work.rule.below} of the time since {idle_time.since.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC, and "
+        f"{work.rule.utilization_threshold} of the time since {idle_time.since.astimezone(dt.UTC):%Y-%m-%d %H:%M} "
+        "UTC, and "
         f"{idle_time.warned} warning{'s' * (idle_time.warned != 1)} had been given."
     )

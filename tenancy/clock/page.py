@@ -93,7 +93,7 @@ def _gpus_over_time(tenant: Tenant, flavor: str, moments: Sequence[dt.datetime],
     counts = [float(tenant.gpus[flavor].guaranteed)] * len(moments)
     spans = [
         (interval, w.gpus)
-        for w in tenant.windows
+        for w in tenant.gpu_windows
         if w.flavor == flavor
         for interval in w.intervals_between(moments[0], end)
     ]
@@ -111,8 +111,8 @@ def _rows(tenants: Sequence[Tenant], start: dt.datetime, end: dt.datetime) -> It
         return SpanRow(tenant.tenant, what, flavor, gpus, *moments, remark)
 
     for tenant in tenants:
-        for window in tenant.windows:
-            local = f"{window.starts} to {window.ends}, {window.zone}; reclaimed {window.lead} before"
+        for window in tenant.gpu_windows:
+            local = f"{window.starts} to {window.ends}, {window.time_zone}; reclaimed {window.reclaim_lead_time} before"
             for interval in window.intervals_between(start, end):
                 yield row(tenant, f"window {window.name}", window.flavor, window.gpus, interval, local)
         for flavor, share in tenant.gpus.items():
@@ -131,7 +131,7 @@ def _budgets(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Bi
             tenant.tenant,
             f"{budget.monthly_usd:,}",
             f"{hours:,}" if hours else "–",
-            f"stop after {budget.grace}" if budget.when_spent is WhenSpent.STOP else str(budget.when_spent),
+            f"stop after {budget.grace_period}" if budget.when_spent is WhenSpent.STOP else str(budget.when_spent),
             f"{float(hours / gpus / 24):.1f} days" if hours and gpus else "–",
         )
 

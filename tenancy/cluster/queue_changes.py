@@ -58,7 +58,8 @@ def _in_two_places(tenant: TenantPlan, present: set[str]) -> Iterator[str]:
     if removed_queues and any(planned[name].is_open for name in added_queues):
         yield (
             f"given tenant {tenant.name}, whose queue {', '.join(removed_queues)} is replaced by "
-            f"{', '.join(added_queues)}; rule: guaranteed quota is in one queue at a time; change: write `queue: hold` "
+            f"{', '.join(added_queues)}; rule: guaranteed quota is in one queue at a time; change: write "
+            "`stop-policy: hold` "
             "into the tenant's file for this run, and remove it in the next"
         )
 
@@ -84,6 +85,7 @@ def _in_use(tenant: TenantPlan, present: Mapping[str, Sequence[Any]]) -> Iterato
 def _refusal(namespace: str, name: str, running: Any, waiting: Any, effect: str, advice: str) -> str:
     return (
         f"given queue {name} of {namespace}, which would {effect} with {running} running and {waiting} waiting in it; "
-        f"rule: a queue changes when it is empty; change: {advice} until they end, or write `queue: drain` into the "
+        f"rule: a queue changes when it is empty; change: {advice} until they end, or write `stop-policy: "
+        "hold-and-drain` into the "
         "tenant's file first, which evicts what runs"
     )

@@ -116,7 +116,7 @@ def _excepted_namespaces(tenant: Tenant) -> Iterator[tuple[str | None, Any]]:
     names = {namespace.name: tenant.namespace_name(namespace) for namespace in tenant.namespaces}
     for entry in tenant.exceptions:
         if entry.rule == RULE:
-            yield names[entry.object], entry.until
+            yield names[entry.namespace], entry.until
 
 
 def _kind(kind: str) -> str:

@@ -39,7 +39,7 @@ class ClusterInputs:
             ("aws.network.vpc", network.vpc, self.vpc_id),
             *((f"aws.network.subnets of {z}", network.subnets.get(z), output) for z, output in self.subnet_ids.items()),
         ]
-        environment_roles = {aws.platform_role, *aws.people.values()}
+        environment_roles = {aws.platform_role, *aws.group_roles.values()}
         candidates += [
             (f"{stand_in}: a role of the environment", stand_in if stand_in in environment_roles else None, output)
             for stand_in, output in self.role_arns.items()

@@ -179,7 +179,7 @@ class ClusterChanges:
             "cluster.service-cidr": network_config.get("serviceIpv4Cidr") or "",
             "aws.network.vpc": CREATED_HERE if vpc else (outputs.get("vpcConfig") or {}).get("vpcId") or "",
             "aws.network.cidr": vpc["inputs"]["cidrBlock"] if vpc else "",
-            "aws.encryption-key": CREATED_HERE if self._resources_of_type("aws:kms/key:Key") else key,
+            "aws.kms-key-arn": CREATED_HERE if self._resources_of_type("aws:kms/key:Key") else key,
         }
         return values | ({"aws.region": arn[3], "aws.account": arn[4]} if len(arn) > 5 else {})
 
@@ -207,7 +207,7 @@ class ClusterChanges:
             quarters = [str(network_quarter) for network_quarter in network.subnets(prefixlen_diff=2)]
             if existing["cidrBlock"] not in quarters:
                 continue  # the VPC itself has another range
-            change = f"write aws.network.quarters: {{{subnet.zone}: {quarters.index(existing['cidrBlock']) + 1}}}"
+            change = f"write aws.network.zone-quarters: {{{subnet.zone}: {quarters.index(existing['cidrBlock']) + 1}}}"
             yield (
                 f"given {subnet.private} for {subnet.zone}, whose subnet has {existing['cidrBlock']}; rule: EC2 fixes "
                 f"the range of a subnet, and EKS that of a node group's subnets; change: {change}; {NOTHING_CHANGED}"

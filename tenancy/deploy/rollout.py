@@ -102,7 +102,7 @@ def _canary(tenants: Sequence[Tenant], rollout: Rollout) -> set[str]:
     for tenant in tenants:
         tiers.setdefault(tenant.tier, []).append(tenant.tenant)
     for names in tiers.values():
-        canary_count = math.ceil(len(names) * rollout.canary_share / 100)
+        canary_count = math.ceil(len(names) * rollout.canary_percent / 100)
         more = [name for name in names if name not in canaries]
         canaries.update(more[: max(0, canary_count - (len(names) - len(more)))])
     return canaries

@@ -31,7 +31,7 @@ from tenancy.spec.fields.cluster import Cni
 from tenancy.spec.fields.environment import Environment, Layout
 from tenancy.spec.fields.network_rules import EgressRule, IngressRule
 from tenancy.spec.fields.pools import Pool
-from tenancy.spec.fields.queues import QueueState
+from tenancy.spec.fields.queues import StopPolicy
 from tenancy.spec.fields.tenant import Tenant
 from tenancy.spec.loader import Loaded
 from tenancy.spec.reading.problems import Problem
@@ -232,9 +232,9 @@ def _reach(side: SpecState) -> Facts:
                 for source, target in permutations(open_namespaces, 2)
             }
     if side.environment:
-        for cidr in side.environment.aws.network.service_ranges:
+        for cidr in side.environment.aws.network.aws_service_cidrs:
             facts["", "pods with grants on AWS", f"{cidr}, port 443/TCP"] = "connect"
-        for cidr in side.environment.aws.public_access:
+        for cidr in side.environment.aws.public_access_cidrs:
             facts["", "people and pipelines", f"the API server from {cidr}"] = "connect"
         for name, pool in side.environment.pools.items():
             for tenant in side.tenants.values():
@@ -292,7 +292,7 @@ def _costs(side: SpecState) -> Facts:
     if not environment:
         return {}
     prices = {
-        name: node_price(environment, name, pool.instance, str(purchase_kind(pool)))
+        name: node_price(environment, name, pool.instance_type, str(purchase_kind(pool)))
         for name, pool in environment.pools.items()
     }
     facts: Facts = {("", name, "price"): UNKNOWN for name, price in prices.items() if price is None}
@@ -325,7 +325,7 @@ def _unit_price(environment: Environment, prices: Mapping[str, int | None], tena
 
 def _exceptions(side: SpecState) -> Facts:
     return {
-        (name, f"{waiver.rule} in {waiver.object}", f"{waiver.reason} ({waiver.owner})"): f"until {waiver.until}"
+        (name, f"{waiver.rule} in {waiver.namespace}", f"{waiver.reason} ({waiver.owner})"): f"until {waiver.until}"
         for name, tenant in side.tenants.items()
         for waiver in tenant.exceptions
     }
@@ -369,11 +369,11 @@ def _workload_places(side: SpecState) -> Facts:
         for share in tenant.cluster_queues:
             facts[tenant.name, share.name, SHARE] = "there"
     for name, tenant in side.tenants.items():
-        if tenant.queue is not QueueState.OPEN:
-            facts[name, "", GATE] = tenant.queue.value
+        if tenant.stop_policy is not StopPolicy.NONE:
+            facts[name, "", GATE] = tenant.stop_policy.value
         for part in tenant.namespaces:
-            if part.queue is not QueueState.OPEN:
-                facts[name, tenant.namespace_name(part), GATE] = part.queue.value
+            if part.stop_policy is not StopPolicy.NONE:
+                facts[name, tenant.namespace_name(part), GATE] = part.stop_policy.value
     for name, pool in side.environment.pools.items():
         facts["", name, NODES] = _node_properties(pool)
         facts["", name, NODES_MIN] = pool.nodes.min
@@ -455,15 +455,15 @@ def _node_properties(pool: Pool) -> str:
     extras = "".join(
         f", {word}" for word in (_gpu_partitioning(pool), "EFA" if pool.efa else "", pool.ami_release or "") if word
     )
-    return f"{pool.instance}, {pool.purchase}, by {pool.effective_provisioner}{zones}{extras}"
+    return f"{pool.instance_type}, {pool.purchase}, by {pool.effective_provisioner}{zones}{extras}"
 
 
 def _gpu_partitioning(pool: Pool) -> str:
     words = []
     if pool.mig:
         words.append(f"MIG {pool.mig.model_dump(mode='json', exclude_none=True, exclude_defaults=True)}")
-    if pool.share:
-        words.append(f"shared by {pool.share.mode}, {pool.share.replicas} replicas")
+    if pool.gpu_sharing:
+        words.append(f"shared by {pool.gpu_sharing.mode}, {pool.gpu_sharing.replicas} replicas")
     return " ".join(words)
 
 
@@ -540,5 +540,5 @@ def published_price_pools(side: SpecState) -> list[str]:
         for name, pool in environment.pools.items()
         if name not in environment.costs.pools
         and pool.machine.gpu not in environment.prices
-        and node_price(environment, name, pool.instance, str(purchase_kind(pool))) is not None
+        and node_price(environment, name, pool.instance_type, str(purchase_kind(pool))) is not None
     )

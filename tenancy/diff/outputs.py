@@ -399,7 +399,7 @@ def _disturbance(change: Change, before: SpecState, after: SpecState) -> str:
             words = {
                 None: "is open again",
                 "hold": "starts no new work",
-                "drain": "is drained: running work is evicted",
+                "hold-and-drain": "is drained: running work is evicted",
             }
             queue_owner = f"the queue of {change.of}" if change.of else "its queue"
             return (

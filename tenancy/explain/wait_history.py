@@ -14,7 +14,7 @@ from tenancy.kube.requests import collection
 from tenancy.planning.queueing.queue_names import API
 
 DAYS = 7
-"""Work that started in so many days counts; `queues.keep-finished` may keep less."""
+"""Work that started in so many days counts; `queues.finished-workload-retention` may keep less."""
 
 
 @dataclass(frozen=True, slots=True)

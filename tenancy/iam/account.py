@@ -178,7 +178,7 @@ class AccountModel:
     def session(self, role: TenantRolePlan, association: Association | None = None) -> Principal:
         """A session of the role, by Pod Identity with the tags that come along."""
         tags = pod_tags(self.environment, association) if association else None
-        organisation = self.environment.aws.organization
+        organisation = self.environment.aws.organization_id
         return role_session(role.arn, SESSION, tags=role.tags, session_tags=tags, organisation=organisation)
 
     def of_tenant(self, name: str) -> tuple[AccountIdentity, ...]:
@@ -338,8 +338,8 @@ class AccountModel:
         """Alias or ARN of the key: where each tenant has its own it is the writer's; None: S3's own, of no policy."""
         spec = self.environment.buckets[bucket]
         if spec.existing:
-            return spec.key_arn
-        if spec.key is KeyPer.TENANT:
+            return spec.kms_key_arn
+        if spec.kms_key_scope is KeyPer.TENANT:
             writers = (
                 self.tenants
                 if use == grants.DECRYPT

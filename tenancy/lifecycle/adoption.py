@@ -42,7 +42,7 @@ class State(StrEnum):
     CONFLICTING = "in the way"  # its tenant's file does not say adopt: true
     STRAY = "in no file"  # its name begins like a tenant's, and no file names it
     UNDECIDED = "undecided"  # it has work, belongs to no tenant and is not unmanaged
-    UNMANAGED = "unmanaged"  # listed under platform.unmanaged
+    UNMANAGED = "unmanaged"  # listed under platform.unmanaged-namespaces
 
 
 class AdoptionTopic(StrEnum):

@@ -114,7 +114,7 @@ def detect_services(api: Api) -> dict[str, str]:
         "device-plugin": any("nvidia-device-plugin" in name for name in daemons),
         "dcgm-exporter": any("dcgm-exporter" in name for name in daemons),
         "dra-driver": any(item["metadata"]["name"] == "gpu.nvidia.com" for item in classes),
-        "efa-plugin": any("efa-k8s-device-plugin" in name for name in daemons),
+        "efa-device-plugin": any("efa-k8s-device-plugin" in name for name in daemons),
         "kueue": queues,
     }
     return {name: "present" if is_present else "none" for name, is_present in presence.items()}
@@ -144,7 +144,7 @@ def _pool(
 ) -> tuple[dict[str, Any], list[str]]:
     machine, remarks = MACHINES[instance], []
     scales = provisioner in {Provisioner.KARPENTER, Provisioner.AUTO_MODE}
-    pool: dict[str, Any] = {"instance": instance, "nodes": {"min": 0, "max": count} if scales or spot else count}
+    pool: dict[str, Any] = {"instance-type": instance, "nodes": {"min": 0, "max": count} if scales or spot else count}
     # A managed group has a fixed size in a file, and spot has none.
     pool["provisioner"] = (Provisioner.SELF_MANAGED if spot and not scales else provisioner).value
     if spot:
@@ -164,7 +164,7 @@ def _pool(
     replicas = devices.get(f"{gpus.GPU}.shared", 0)
     if replicas and machine.gpus:
         mode = "mps" if labels.get(_SHARING) == "mps" else "time-slicing"
-        pool["share"] = {mode: replicas // machine.gpus}
+        pool["gpu-sharing"] = {mode: replicas // machine.gpus}
         remarks.append("replicas share a GPU's memory: name the pool's one tenant, and interruptible tiers alone")
     if devices.get(gpus.GPU, 0) > machine.gpus:
         advertised = f"{devices[gpus.GPU]} {gpus.GPU} of {machine.gpus}"
@@ -190,7 +190,7 @@ def _flavors(instance: str, pool: Mapping[str, Any], devices: Mapping[str, int])
     board = MACHINES[instance].gpu
     if not board:
         return []
-    share = {"share": next(iter(pool["share"]))} if "share" in pool else {}
+    share = {"gpu-sharing": next(iter(pool["gpu-sharing"]))} if "gpu-sharing" in pool else {}
     profiles = [*(pool["mig"]["layout"] if "mig" in pool else ())]
     if not profiles and any(key.startswith(_MIG) for key in devices):
         profiles = sorted({key.removeprefix(_MIG).removesuffix(".shared") for key in devices if key.startswith(_MIG)})
@@ -198,5 +198,5 @@ def _flavors(instance: str, pool: Mapping[str, Any], devices: Mapping[str, int])
 
 
 def _flavor_name(flavor: Mapping[str, Any]) -> str:
-    parts = [flavor["gpu"], flavor.get("mig", ""), "shared" if "share" in flavor else ""]
+    parts = [flavor["gpu"], flavor.get("mig", ""), "shared" if "gpu-sharing" in flavor else ""]
     return "-".join(part for part in parts if part)

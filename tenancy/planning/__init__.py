@@ -102,7 +102,7 @@ def _admission(environment: Environment) -> Admission:
         group=environment.platform.group,
         enforced=environment.guards is GuardsMode.ENFORCE,
         platform=frozenset(environment.system_namespaces),
-        unmanaged=frozenset(environment.platform.unmanaged),
+        unmanaged=frozenset(environment.platform.unmanaged_namespaces),
         temporary=tuple(entry.name for entry in environment.platform.temporary_namespaces),
     )
 

@@ -203,7 +203,7 @@ def _pipeline_grants(environment: Environment, tenant: Tenant) -> Iterator[Acces
         if tenant.ci and entries and grant:
             targets = tuple(f"{grant.title}{kind.name(environment, tenant, name)}" for name in sorted(entries))
             may = (tenant.offboarding and grant.words_without_writes) or grant.words
-            field = ("aws-resources", kind.field)
+            field = ("aws-resources", kind.key)
             yield AccessGrant(tenant.tenant, CI, tenant.ci.subject, may, targets, tenant.tenant, field)
 
 
@@ -224,11 +224,11 @@ def _data_grants(environment: Environment, tenant: Tenant) -> Iterator[AccessGra
                 use = uses.users(kind.field, name)
                 if kind.pods and use and applies_to(use.namespaces, namespace):
                     target = f"{kind.pods.title}{kind.name(environment, tenant, name)}"
-                    yield entry(kind.pods.words, target, "aws-resources", kind.field, name)
-        for i, files in enumerate(uses.files):
+                    yield entry(kind.pods.words, target, "aws-resources", kind.key, name)
+        for i, files in enumerate(uses.efs_access_points):
             if applies_to(files.namespaces, namespace):
                 may = "mounts, reads and writes" if files.access == "read-write" else "mounts and reads"
-                yield entry(may, files.access_point, "aws-resources", "files", i)
+                yield entry(may, files.access_point, "aws-resources", "efs-access-points", i)
 
 
 def _platform_grants(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[AccessGrant]:
@@ -240,13 +240,13 @@ def _platform_grants(environment: Environment, tenants: Sequence[Tenant]) -> Ite
     if aws.platform_role:
         field = ("aws", "platform-role")
         yield AccessGrant("", IAM_ROLE, aws.platform_role, f"{IS_GROUP}{group}", cluster, ENVIRONMENT, field)
-    for name, role in sorted(aws.people.items()):
+    for name, role in sorted(aws.group_roles.items()):
         holders = [t.tenant for t in tenants if any(p.group == name for p in t.people)]
         description = f"{IS_GROUP}{name}" + ("" if holders else ", which no tenant names")
         for tenant in holders or [""]:
-            yield AccessGrant(tenant, IAM_ROLE, role, description, cluster, ENVIRONMENT, ("aws", "people", name))
+            yield AccessGrant(tenant, IAM_ROLE, role, description, cluster, ENVIRONMENT, ("aws", "group-roles", name))
     if aws.break_glass:
         may = "administers for an hour, by MFA, with an alarm"
-        for i, principal in enumerate(aws.break_glass.trusted):
-            field = ("aws", "break-glass", "trusted", i)
+        for i, principal in enumerate(aws.break_glass.trusted_principals):
+            field = ("aws", "break-glass", "trusted-principals", i)
             yield AccessGrant("", BREAK_GLASS, principal, may, cluster, ENVIRONMENT, field)

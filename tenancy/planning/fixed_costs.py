@@ -74,7 +74,7 @@ def _data_costs(plan: Plan) -> Iterator[FixedCost]:
     for kind in kinds.KINDS:
         if kind.monthly_price is not None:
             count = sum(len(aws.owned_of(kind.field)) for aws in tenants)
-            yield FixedCost(f"{kind.field} of tenants", count, kind.monthly_price, "without their requests")
+            yield FixedCost(f"{kind.key} of tenants", count, kind.monthly_price, "without their requests")
 
 
 def _has_gpus(group: NodeGroupPlan) -> bool:

@@ -148,5 +148,5 @@ def _charts(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Hel
         )
     if environment.installs("dra-driver"):
         yield charts.dra_driver(all_tolerations)
-    if environment.installs("efa-plugin"):
+    if environment.installs("efa-device-plugin"):
         yield charts.efa_plugin(all_tolerations, [name for name, pool in pools.items() if pool.efa])

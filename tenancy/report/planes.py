@@ -275,7 +275,7 @@ class IsolationMatrix:
         cells = {}
         for source, peer in self._pairs():
             shared_pools = pools[source] & pools[peer]
-            if any(environment.pools[name].share for name in shared_pools):
+            if any(environment.pools[name].gpu_sharing for name in shared_pools):
                 explanation = "both run on replicas of the same GPUs, which share memory and faults"
                 cells[source, peer] = Cell(CellKind.OPEN, "replicas", explanation, ("pool-02",), "nothing", gpu_tests)
             elif any(environment.pools[name].mig for name in shared_pools):

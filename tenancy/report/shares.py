@@ -147,7 +147,7 @@ def _segments(counts: Mapping[str, int], total: int, titles: Mapping[str, str] =
 def without_gpus(environment: Environment) -> list[str]:
     """Pools without GPUs, with their nodes."""
     return [
-        f"{name}, {pool.nodes.min} to {pool.nodes.max} {pool.instance}"
+        f"{name}, {pool.nodes.min} to {pool.nodes.max} {pool.instance_type}"
         for name, pool in sorted(environment.pools.items())
         if not pool.machine.gpus
     ]

@@ -26,7 +26,7 @@ RULES: tuple[Rule, ...] = (
         id="aws-03",
         title="the account's AWS quotas cover the resources of all tenants together",
         why="the resources above a quota fail in the middle of a run",
-        fix="have the quota raised by AWS and write the new value under aws.quotas, or use another account",
+        fix="have the quota raised by AWS and write the new value under aws.service-quotas, or use another account",
         severity=Severity.MEDIUM,
         aws_settings={aws.ROLE: "name"},
     ),

@@ -419,7 +419,7 @@ RULES: tuple[Rule, ...] = (
         fix=(
             "put data into a bucket, a volume or an image and read it from there; apply with --server-side, "
             "which repeats "
-            "no object in an annotation; for config maps of up to 1 MiB ask for a tier with large-config"
+            "no object in an annotation; for config maps of up to 1 MiB ask for a tier with allow-large-config"
         ),
         severity=Severity.CRITICAL,
         guards={

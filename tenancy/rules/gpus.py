@@ -385,7 +385,7 @@ RULES: tuple[Rule, ...] = (
         title="a container asks only for extended resources that its tenant was granted",
         why="a resource that no quota names is unlimited",
         fix="ask for a granted resource; GPUs are granted by a flavor in the tenant file, huge pages and other "
-        "resources under quota.other as requests.<resource>",
+        "resources under quota.hard as requests.<resource>",
         severity=Severity.CRITICAL,
         guards={
             GuardSubject.PODS: f"""variables.containers.all(c, !has(c.resources) || (

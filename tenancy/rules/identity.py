@@ -204,7 +204,7 @@ RULES: tuple[Rule, ...] = (
         ),
         why="an intruder in a container finds it there and can call the API server with it",
         fix=(
-            "set automountServiceAccountToken to false, or api-token on the account in the tenant's file; drop "
+            "set automountServiceAccountToken to false, or automount-token on the account in the tenant's file; drop "
             "podCertificate with a signer of kubernetes.io"
         ),
         severity=Severity.MEDIUM,

@@ -291,7 +291,7 @@ RULES: tuple[Rule, ...] = (
         fix=(
             "drop the key, or use one without a domain or under the domain of your owner's mail address; the "
             "platform team "
-            "adds keys that its agents may obey under platform.keys"
+            "adds keys that its agents may obey under platform.metadata-keys"
         ),
         partial={
             Face.PREVIEW: (

@@ -185,7 +185,8 @@ RULES: tuple[Rule, ...] = (
         id="ns-02",
         title="a workload runs only in a namespace that belongs to a tenant or to the platform",
         why="guards have no data on a namespace without labels, and its cost has no owner",
-        fix="create the namespace through a tenant file, or list it under platform.namespaces or platform.unmanaged",
+        fix="create the namespace through a tenant file, or list it under platform.namespaces or "
+        "platform.unmanaged-namespaces",
         severity=Severity.CRITICAL,
         guards={GuardSubject.NAMESPACE_OF_WORK: IN_TENANTS_NAMESPACE},
         attacks=(_other_places,),
@@ -227,7 +228,8 @@ RULES: tuple[Rule, ...] = (
         ),
         why="running pods continue, and their replacements are refused: an outage days after the change",
         fix=(
-            "list the namespace under platform.unmanaged or platform.namespaces, adopt it by a tenant's file, or set "
+            "list the namespace under platform.unmanaged-namespaces or platform.namespaces, adopt it by a tenant's "
+            "file, or set "
             "guards to audit"
         ),
     ),

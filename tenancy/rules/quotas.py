@@ -48,7 +48,7 @@ RULES: tuple[Rule, ...] = (
         id="share-03",
         title="a tenant borrows GPUs only for work that may be preempted",
         why="work that is never preempted would keep GPUs that are guaranteed to another tenant",
-        fix="give a namespace a tier with borrows: true, or drop borrow-up-to",
+        fix="give a namespace a tier with allow-borrowing: true, or drop borrowing-limit",
     ),
     Rule(
         id="share-04",

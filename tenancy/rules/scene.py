@@ -124,8 +124,8 @@ class AttackScene(ABC, Generic[Place]):
 
     @cached_property
     def unmanaged(self) -> str | None:
-        """The first unmanaged namespace (platform.unmanaged) that exists."""
-        unmanaged_names = sorted(self.environment.platform.unmanaged)
+        """The first unmanaged namespace (platform.unmanaged-namespaces) that exists."""
+        unmanaged_names = sorted(self.environment.platform.unmanaged_namespaces)
         return next((name for name in unmanaged_names if self.namespaces is None or name in self.namespaces), None)
 
     @cached_property

@@ -60,13 +60,13 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         id="time-03",
-        title="a window's lead is longer than a pod's longest grace period, 10 minutes, and at most pods-ready-within",
+        title="a window's lead is longer than a pod's longest grace period, 10 minutes, and at most pods-ready-timeout",
         why=(
-            "borrowers keep their GPUs for the grace period, and after pods-ready-within Kueue takes back GPUs "
+            "borrowers keep their GPUs for the grace period, and after pods-ready-timeout Kueue takes back GPUs "
             "that were "
             "reclaimed and have no pods yet"
         ),
-        fix="write a lead such as 15m, or raise queues.pods-ready-within",
+        fix="write a reclaim-lead-time such as 15m, or raise queues.pods-ready-timeout",
         severity=Severity.MEDIUM,
     ),
     Rule(
@@ -87,7 +87,7 @@ RULES: tuple[Rule, ...] = (
         id="time-06",
         title="idle work is suspended only in a tier whose work tolerates the loss of its GPU",
         why="an inference service without requests at night would be stopped",
-        fix="write then: alert, or interruptible: true if the tier's work tolerates it",
+        fix="write action: alert, or interruptible: true if the tier's work tolerates it",
     ),
     Rule(
         id="ver-01",

@@ -109,7 +109,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         id="stor-06",
-        title="a grant is no wider than the tier's storage-access",
+        title="a grant is no wider than the tier's max-storage-access",
         why="a tier that may only read could change data that others rely on",
         fix="narrow the grant's access, or move the namespace to a tier that may write",
         aws_settings={aws.ROLE_POLICY: "policy"},

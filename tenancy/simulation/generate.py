@@ -70,7 +70,7 @@ class _WorkloadSlot:
         self.tier = tenant.tier_of(namespace)
         self.ceiling = quota_ceiling(environment, tenant, namespace)[flavor]
         self.guaranteed = tenant.guaranteed_in(namespace)[flavor]
-        self.may_borrow = tenant.gpus[flavor].borrows if environment.tiers[self.tier].borrows else 0
+        self.may_borrow = tenant.gpus[flavor].borrows if environment.tiers[self.tier].allow_borrowing else 0
         self.lends = tenant.gpus[flavor].lends
         self.priority = environment.tiers[self.tier].priority
         self.interruptible = environment.tiers[self.tier].interruptible
@@ -84,7 +84,7 @@ class _WorkloadSlot:
             ),
         )
         # Slices are for inference: each job asks for one.
-        self.is_whole_gpu = environment.flavors[flavor].mig is None and environment.flavors[flavor].share is None
+        self.is_whole_gpu = environment.flavors[flavor].mig is None and environment.flavors[flavor].gpu_sharing is None
 
 
 def _places(loaded: Loaded) -> Iterator[_WorkloadSlot]:

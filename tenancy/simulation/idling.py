@@ -41,14 +41,18 @@ class SimulatedIdle:
     def __post_init__(self) -> None:
         environment = self.loaded.environment
         self._rules = idle_rules(environment, self.loaded.tenants)
-        self.interval = min([SAMPLE_SECONDS, *(seconds(rule.after) for rule in self._rules.values())])
+        self.interval = min([SAMPLE_SECONDS, *(seconds(rule.duration) for rule in self._rules.values())])
         """Seconds between two looks while GPUs are idle."""
 
     def started(self, number: int, job: Job, namespace: str, seconds: int, saved_seconds: int) -> None:
         """A job starts with `saved_seconds` of its work saved. Samples of a shared GPU name one pod alone, so it never
         counts as idle."""
         fall = job.idle_from(seconds, saved_seconds)
-        if fall is not None and namespace in self._rules and not self.loaded.environment.flavors[job.flavor].share:
+        if (
+            fall is not None
+            and namespace in self._rules
+            and not self.loaded.environment.flavors[job.flavor].gpu_sharing
+        ):
             self.idle_from[number] = fall
 
     def ended(self, number: int) -> None:

@@ -329,7 +329,7 @@ def _decisive_settings(loaded: Loaded) -> object:
     environment = loaded.environment
     rules = [(name, tier.idle) for name, tier in environment.tiers.items()]
     times = (environment.queues, environment.prices, rules) if environment.has_clock else ()
-    return kueue_settings(loaded), [(t.tenant, t.windows, t.gpus, t.budget) for t in tenants], times
+    return kueue_settings(loaded), [(t.tenant, t.gpu_windows, t.gpus, t.budget) for t in tenants], times
 
 
 def kueue_settings(loaded: Loaded) -> tuple[list[Object], dict[str, Any]]:

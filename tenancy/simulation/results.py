@@ -133,7 +133,7 @@ class Results:
 
 def gpu_part(environment: Environment, pool: str, flavor: str) -> Fraction:
     """The part of a GPU that one device of a flavor is."""
-    flavor_spec, sharing = environment.flavors[flavor], environment.pools[pool].share
+    flavor_spec, sharing = environment.flavors[flavor], environment.pools[pool].gpu_sharing
     if flavor_spec.mig:
         board = boards.BOARDS[flavor_spec.gpu]
         return Fraction(board.profiles[flavor_spec.mig].compute, board.compute_slices)
@@ -179,7 +179,7 @@ class _Evaluation:
             for tenant in self.tenants.values()
             for part in tenant.namespaces
             for flavor, share in tenant.gpus.items()
-            if share.borrows and self.environment.tiers[tenant.tier_of(part)].borrows
+            if share.borrows and self.environment.tiers[tenant.tier_of(part)].allow_borrowing
         }
 
     def results(self) -> Results:

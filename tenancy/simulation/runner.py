@@ -20,7 +20,7 @@ from tenancy.simulation.kueue_log import KueueLog
 from tenancy.simulation.quotas import Quotas
 from tenancy.simulation.trace import Job
 from tenancy.simulation.workloads import JobState, condition, condition_of, preemptor_of, version_of, without_condition
-from tenancy.spec.fields.queues import QueueState
+from tenancy.spec.fields.queues import StopPolicy
 from tenancy.spec.loader import Loaded
 
 TIMES = "%Y-%m-%dT%H:%M:%SZ"
@@ -80,7 +80,9 @@ class Runner:
         self._spaces = {(t.tenant, namespace.name): t.namespace_name(namespace) for t, namespace in namespaces}
         self._queue = [queue_name(job.tenant, tiers[job.tenant, job.namespace]) for job in jobs]
         held_queues = {queue.name for queue in plan.cluster_queues if not queue.is_open}
-        stopped_namespaces = {(t.tenant, part.name) for t, part in namespaces if part.queue is not QueueState.OPEN}
+        stopped_namespaces = {
+            (t.tenant, part.name) for t, part in namespaces if part.stop_policy is not StopPolicy.NONE
+        }
         self._stopped_jobs = {n for n, job in enumerate(jobs) if (job.tenant, job.namespace) in stopped_namespaces}
         self._held_jobs = self._stopped_jobs | {n for n, queue in enumerate(self._queue) if queue in held_queues}
         self._pools = {flavor_name(environment, pool): pool for pool in environment.pools}

@@ -330,14 +330,14 @@ def _environment(home: SpecFolder) -> _File[Environment]:
     if file.model:
         for mistake in _misnamed(file.model, home.folder):
             file.add(mistake)
-        if name := file.model.aws.network.service_ranges_file:
+        if name := file.model.aws.network.aws_ip_ranges_file:
             _add_ranges(file, home.source(home.folder / name))
     return file
 
 
 def _add_ranges(file: _File[Environment], path: Path) -> None:
     """Add S3's published ranges of the region to the environment, which then judges them like its own."""
-    location: Location = ("aws", "network", "service-ranges-file")
+    location: Location = ("aws", "network", "aws-ip-ranges-file")
     assert file.model, "of a valid environment"
     rule = "AWS' published list of addresses is a JSON file beside environment.yaml"
     change = "download https://ip-ranges.amazonaws.com/ip-ranges.json"
@@ -354,10 +354,10 @@ def _add_ranges(file: _File[Environment], path: Path) -> None:
         file.add(Mistake(location, fault, rule, "write aws.region, or download the list again"))
         return
     network = file.document["aws"]["network"]
-    service_ranges = [*network.get("service-ranges", ()), *ranges]
+    service_ranges = [*network.get("aws-service-cidrs", ()), *ranges]
     document = {
         **file.document,
-        "aws": {**file.document["aws"], "network": {**network, "service-ranges": service_ranges}},
+        "aws": {**file.document["aws"], "network": {**network, "aws-service-cidrs": service_ranges}},
     }
     try:
         file.model = Environment.model_validate(document)

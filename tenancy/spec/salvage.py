@@ -168,9 +168,9 @@ def _hidden(document: dict[str, Any], remaining: dict[str, Any], environment: En
         for flavor in shares:
             if isinstance(flavor, str) and environment.flavors and flavor not in environment.flavors:
                 yield undeclared_name(("gpus", flavor), "flavor", flavor, environment.flavors)
-    if document.get("windows") and "windows" not in remaining and not environment.has_clock:
+    if document.get("gpu-windows") and "gpu-windows" not in remaining and not environment.has_clock:
         state = "queues.clock: false" if environment.has_queues else "queues.scheduler: none"
-        yield rule_mistake(("windows",), "time-01", f"windows with {state}")
+        yield rule_mistake(("gpu-windows",), "time-01", f"gpu-windows with {state}")
 
 
 def _fillers(environment: Environment) -> dict[str, Any]:

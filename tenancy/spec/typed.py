@@ -21,13 +21,13 @@ class AwsDict(TypedDict):
 
     identity: NotRequired[Literal['pod-identity', 'irsa', 'shared']]
     oidc_issuer: NotRequired[str | None]
-    organization: NotRequired[str | None]
-    people: NotRequired[Mapping[str, str]]
+    organization_id: NotRequired[str | None]
+    group_roles: NotRequired[Mapping[str, str]]
     break_glass: NotRequired[BreakGlassDict | None]
-    forges: NotRequired[Sequence[str]]
-    existing_providers: NotRequired[Sequence[str]]
-    payer: NotRequired[bool]
-    quotas: NotRequired[Mapping[str, int]]
+    ci_hosts: NotRequired[Sequence[str]]
+    existing_oidc_providers: NotRequired[Sequence[str]]
+    management_account: NotRequired[bool]
+    service_quotas: NotRequired[Mapping[str, int]]
     enabled: NotRequired[bool]
     account: NotRequired[str]
     region: NotRequired[str]
@@ -35,17 +35,17 @@ class AwsDict(TypedDict):
     network: NotRequired[NetworkDict]
     platform_role: NotRequired[str]
     permissions_boundary: NotRequired[str | None]
-    public_access: NotRequired[Sequence[str]]
-    log_days: NotRequired[int]
-    encryption_key: NotRequired[str | None]
-    log_key: NotRequired[str | None]
+    public_access_cidrs: NotRequired[Sequence[str]]
+    log_retention_days: NotRequired[int]
+    kms_key_arn: NotRequired[str | None]
+    tenant_log_kms_key_arn: NotRequired[str | None]
     deletion_protection: NotRequired[bool]
     extended_support: NotRequired[bool]
     irsa: NotRequired[bool]
     system: NotRequired[SystemDict]
     ami_release: NotRequired[str]
     add_ons: NotRequired[AddOnsDict]
-    root_volume: NotRequired[int | None]
+    root_volume_size: NotRequired[int | None]
     upgrade_pause: NotRequired[int]
 
 
@@ -54,15 +54,15 @@ class AwsResourcesDict(TypedDict):
 
     repositories: NotRequired[Sequence[str]]
     secrets: NotRequired[Sequence[str] | Mapping[str, ResourceUseDict]]
-    logs: NotRequired[Sequence[str] | Mapping[str, ResourceUseDict]]
-    queues: NotRequired[Sequence[str] | Mapping[str, ResourceUseDict]]
-    files: NotRequired[Sequence[FilesDict]]
+    log_groups: NotRequired[Sequence[str] | Mapping[str, ResourceUseDict]]
+    sqs_queues: NotRequired[Sequence[str] | Mapping[str, ResourceUseDict]]
+    efs_access_points: NotRequired[Sequence[FilesDict]]
 
 
 class BreakGlassDict(TypedDict):
     """Emergency access: a role that requires MFA, lasts one hour and raises an alarm."""
 
-    trusted: Sequence[str]
+    trusted_principals: Sequence[str]
     mail: str
 
 
@@ -71,13 +71,13 @@ class BucketDict(TypedDict):
 
     purpose: NotRequired[str]
     tenant: NotRequired[str | None]
-    key: NotRequired[Literal['bucket', 'tenant']]
-    expire_after: NotRequired[int | None]
-    versioned: NotRequired[bool]
-    keep_versions: NotRequired[int]
+    kms_key_scope: NotRequired[Literal['bucket', 'tenant']]
+    expiration_days: NotRequired[int | None]
+    versioning: NotRequired[bool]
+    noncurrent_version_days: NotRequired[int]
     access_points: NotRequired[bool]
     existing: NotRequired[bool]
-    key_arn: NotRequired[str | None]
+    kms_key_arn: NotRequired[str | None]
 
 
 class BudgetDict(TypedDict):
@@ -86,8 +86,16 @@ class BudgetDict(TypedDict):
     monthly_usd: int
     monthly_gpu_hours: NotRequired[int | None]
     when_spent: NotRequired[Literal['alert', 'hold', 'stop']]
-    grace: NotRequired[str]
-    relief: NotRequired[ReliefDict | None]
+    grace_period: NotRequired[str]
+    exemption: NotRequired[BudgetExemptionDict | None]
+
+
+class BudgetExemptionDict(TypedDict):
+    """A time for which budgets do not bind, with a responsible person and an end."""
+
+    until: str | dt.date
+    reason: str
+    owner: str
 
 
 class CiDict(TypedDict):
@@ -118,10 +126,10 @@ class ClusterDict(TypedDict):
     kubernetes: NotRequired[str]
     cni: NotRequired[Literal['vpc-cni', 'cilium']]
     encryption: NotRequired[Literal['none', 'wireguard']]
-    ranges: NotRequired[Sequence[str]]
+    node_and_pod_cidrs: NotRequired[Sequence[str]]
     service_cidr: NotRequired[str | None]
     object_overcommit: NotRequired[int]
-    dns_cache: NotRequired[bool]
+    node_local_dns: NotRequired[bool]
     devices: NotRequired[Literal['plugin', 'dra']]
 
 
@@ -185,7 +193,7 @@ class EnvironmentDict(TypedDict):
     costs: NotRequired[CostsDict]
     metrics: NotRequired[MetricsDict]
     buckets: NotRequired[Sequence[str] | Mapping[str, BucketDict]]
-    file_access_points: NotRequired[Sequence[str] | Mapping[str, FileAccessPointDict]]
+    efs_access_points: NotRequired[Sequence[str] | Mapping[str, FileAccessPointDict]]
     tiers: Mapping[str, TierDict]
     flavors: NotRequired[Mapping[str, FlavorDict]]
     mig_layouts: NotRequired[Mapping[str, Mapping[str, int]]]
@@ -196,7 +204,7 @@ class ExceptionEntryDict(TypedDict):
     """An exception from one rule for one namespace of the tenant, with a responsible person and an end date."""
 
     rule: str
-    object: str
+    namespace: str
     reason: str
     owner: str
     until: str | dt.date
@@ -222,7 +230,7 @@ class FlavorDict(TypedDict):
 
     gpu: Literal['a100-40gb', 'a100-80gb', 'h100-80gb', 'h200-141gb', 'b200-180gb', 'b300-269gb', 'gb200-186gb', 'gb300-278gb', 'rtx-pro-6000', 'a30-24gb', 'rtx-pro-4500', 'l40s', 'l4', 'a10g', 't4g', 't4', 'v100-32gb', 'v100-16gb']
     mig: NotRequired[str | None]
-    share: NotRequired[Literal['time-slicing', 'mps'] | None]
+    gpu_sharing: NotRequired[Literal['time-slicing', 'mps'] | None]
 
 
 class GpuShareDict(TypedDict):
@@ -230,8 +238,8 @@ class GpuShareDict(TypedDict):
 
     guaranteed: int
     sharing: NotRequired[Literal['strict', 'lend', 'lend-and-borrow']]
-    lend_up_to: NotRequired[int | None]
-    borrow_up_to: NotRequired[int | None]
+    lending_limit: NotRequired[int | None]
+    borrowing_limit: NotRequired[int | None]
     temporary_shares: NotRequired[Sequence[TemporaryShareDict]]
 
 
@@ -251,17 +259,17 @@ class GpuWindowDict(TypedDict):
     days: NotRequired[str]
     starts: str
     ends: str
-    zone: NotRequired[str]
-    lead: NotRequired[str]
+    time_zone: NotRequired[str]
+    reclaim_lead_time: NotRequired[str]
 
 
 class IdleRuleDict(TypedDict):
     """Rule for work that holds GPUs and does not use them."""
 
-    below: NotRequired[str]
-    after: NotRequired[str]
-    warn: NotRequired[int]
-    then: NotRequired[Literal['alert', 'suspend']]
+    utilization_threshold: NotRequired[str]
+    duration: NotRequired[str]
+    warnings: NotRequired[int]
+    action: NotRequired[Literal['alert', 'suspend']]
 
 
 class ImagesDict(TypedDict):
@@ -289,20 +297,20 @@ class MetricsDict(TypedDict):
     prometheus: NotRequired[str | None]
     retention: NotRequired[str]
     storage: NotRequired[str | int]
-    tenant_view: NotRequired[bool]
+    tenant_queries: NotRequired[bool]
     cost_tool: NotRequired[Literal['none', 'opencost', 'kubecost']]
     runbooks: NotRequired[str]
     mail: NotRequired[SmtpDict | None]
-    guarantee_within: NotRequired[str]
-    idle_after: NotRequired[str]
-    longest_wait: NotRequired[Mapping[str, str]]
+    guaranteed_wait_alert_after: NotRequired[str]
+    idle_alert_after: NotRequired[str]
+    max_wait_p90: NotRequired[Mapping[str, str]]
 
 
 class MigDict(TypedDict):
     """MIG partitions of a node's GPUs: exactly one of layout, named and per-gpu."""
 
     layout: NotRequired[Mapping[str, int] | None]
-    named: NotRequired[str | None]
+    layout_name: NotRequired[str | None]
     per_gpu: NotRequired[Sequence[PartDict] | None]
     strategy: NotRequired[Literal['mixed', 'single']]
 
@@ -320,7 +328,7 @@ class NamespaceDict(TypedDict):
     gpus: NotRequired[Mapping[str, int]]
     queues: NotRequired[Mapping[str, int]]
     weight: NotRequired[int]
-    queue: NotRequired[Literal['open', 'hold', 'drain']]
+    stop_policy: NotRequired[Literal['none', 'hold', 'hold-and-drain']]
     quota: NotRequired[QuotaDict | None]
     pod_security: NotRequired[Literal['restricted', 'baseline']]
     allow_intra_namespace: NotRequired[bool]
@@ -335,9 +343,9 @@ class NetworkDict(TypedDict):
     vpc: NotRequired[str | None]
     subnets: NotRequired[Mapping[str, str]]
     endpoints: NotRequired[Literal['made', 'checked'] | None]
-    quarters: NotRequired[Mapping[str, int]]
-    service_ranges_file: NotRequired[str | None]
-    service_ranges: NotRequired[Sequence[str]]
+    zone_quarters: NotRequired[Mapping[str, int]]
+    aws_ip_ranges_file: NotRequired[str | None]
+    aws_service_cidrs: NotRequired[Sequence[str]]
 
 
 class NodesDict(TypedDict):
@@ -352,8 +360,8 @@ class OrganisationDict(TypedDict):
 
     name: str
     departments: Mapping[str, DepartmentDict]
-    labels: NotRequired[Sequence[str]]
-    annotations: NotRequired[Sequence[str]]
+    label_keys: NotRequired[Sequence[str]]
+    annotation_keys: NotRequired[Sequence[str]]
 
 
 class OwnerDict(TypedDict):
@@ -385,11 +393,11 @@ class PlatformDict(TypedDict):
 
     group: str
     namespaces: NotRequired[Sequence[str]]
-    unmanaged: NotRequired[Sequence[str]]
+    unmanaged_namespaces: NotRequired[Sequence[str]]
     temporary_namespaces: NotRequired[Sequence[TemporaryNamespacesDict]]
     chart_mirror: NotRequired[str | None]
     services: NotRequired[Mapping[str, PlatformServiceDict]]
-    keys: NotRequired[Sequence[str]]
+    metadata_keys: NotRequired[Sequence[str]]
     storage_classes: NotRequired[Sequence[str]]
     volume_attributes_classes: NotRequired[Sequence[str]]
     docs: NotRequired[str]
@@ -405,13 +413,13 @@ class PlatformServiceDict(TypedDict):
 class PoolDict(TypedDict):
     """Nodes of one instance type, for the tenants and tiers that it names, or for all tenants."""
 
-    instance: str
+    instance_type: str
     nodes: int | NodesDict
     provisioner: NotRequired[Literal['managed', 'karpenter', 'self-managed', 'auto-mode'] | None]
     purchase: NotRequired[Literal['on-demand', 'spot'] | PurchaseDict]
     efa: NotRequired[bool]
     mig: NotRequired[MigDict | None]
-    share: NotRequired[GpuSharingDict | None]
+    gpu_sharing: NotRequired[GpuSharingDict | None]
     tenants: NotRequired[Sequence[str]]
     tiers: NotRequired[Sequence[str]]
     zones: NotRequired[Sequence[str]]
@@ -435,12 +443,12 @@ class QueuesDict(TypedDict):
     scheduler: NotRequired[Literal['kueue', 'none']]
     kinds: NotRequired[Sequence[Literal['jobset', 'leaderworkerset', 'mpijob', 'raycluster', 'rayjob', 'trainjob']]]
     usage_half_life: NotRequired[str]
-    pods_ready_within: NotRequired[str]
-    keep_finished: NotRequired[str]
-    hold_before_end: NotRequired[str]
+    pods_ready_timeout: NotRequired[str]
+    finished_workload_retention: NotRequired[str]
+    hold_before_capacity_block_end: NotRequired[str]
     clock: NotRequired[bool]
     clock_image: NotRequired[str | None]
-    relief: NotRequired[ReliefDict | None]
+    budget_exemption: NotRequired[BudgetExemptionDict | None]
     provisioning_class: NotRequired[str | None]
 
 
@@ -462,15 +470,7 @@ class QuotaDict(TypedDict):
     deployments: NotRequired[int]
     volume_claims: NotRequired[int]
     storage: NotRequired[str | int]
-    other: NotRequired[Mapping[str, str | int]]
-
-
-class ReliefDict(TypedDict):
-    """A time for which budgets do not bind, with a responsible person and an end."""
-
-    until: str | dt.date
-    reason: str
-    owner: str
+    hard: NotRequired[Mapping[str, str | int]]
 
 
 class ResourceUseDict(TypedDict):
@@ -482,9 +482,9 @@ class ResourceUseDict(TypedDict):
 class RolloutDict(TypedDict):
     """Waves in which a new version of the program reaches the stacks of tenants, with a gate before each."""
 
-    after: NotRequired[Sequence[str]]
+    depends_on: NotRequired[Sequence[str]]
     canary: NotRequired[Sequence[str]]
-    canary_share: NotRequired[int]
+    canary_percent: NotRequired[int]
     wave_size: NotRequired[int]
     order: NotRequired[Literal['size', 'department']]
     pause: NotRequired[int]
@@ -503,7 +503,7 @@ class ServiceAccountDict(TypedDict):
     """A service account that pods of a namespace may use, besides the one with its AWS grants."""
 
     name: str
-    api_token: NotRequired[bool]
+    automount_token: NotRequired[bool]
 
 
 class ServicesDict(TypedDict):
@@ -513,7 +513,7 @@ class ServicesDict(TypedDict):
     device_plugin: NotRequired[Literal['install', 'present', 'none'] | None]
     dcgm_exporter: NotRequired[Literal['install', 'present', 'none'] | None]
     dra_driver: NotRequired[Literal['install', 'present', 'none'] | None]
-    efa_plugin: NotRequired[Literal['install', 'present', 'none'] | None]
+    efa_device_plugin: NotRequired[Literal['install', 'present', 'none'] | None]
     kueue: NotRequired[Literal['install', 'present', 'none'] | None]
     storage_class: NotRequired[Literal['install', 'present', 'none'] | None]
 
@@ -533,7 +533,7 @@ class StorageDict(TypedDict):
     prefix: str
     access: NotRequired[Literal['read-only', 'write-once', 'append-only', 'read-write']]
     namespaces: NotRequired[Sequence[str]]
-    expire_after: NotRequired[int | None]
+    expiration_days: NotRequired[int | None]
 
 
 class SubjectDict(TypedDict):
@@ -548,7 +548,7 @@ class SubjectDict(TypedDict):
 class SystemDict(TypedDict):
     """Nodes of the platform's own services; no tenant's pod runs there."""
 
-    instance: NotRequired[str]
+    instance_type: NotRequired[str]
     nodes: NotRequired[int]
     zones: NotRequired[Sequence[str]]
 
@@ -567,7 +567,7 @@ class TemporaryShareDict(TypedDict):
     gpus: int
     starts: str | dt.date
     until: str | dt.date
-    zone: NotRequired[str]
+    time_zone: NotRequired[str]
     reason: str
 
 
@@ -590,9 +590,9 @@ class TenantDict(TypedDict):
     gpu_users: NotRequired[Sequence[SubjectDict]]
     dedicated_hosts: NotRequired[bool]
     gpus: NotRequired[Mapping[str, GpuShareDict]]
-    windows: NotRequired[Sequence[GpuWindowDict]]
+    gpu_windows: NotRequired[Sequence[GpuWindowDict]]
     weight: NotRequired[int]
-    queue: NotRequired[Literal['open', 'hold', 'drain']]
+    stop_policy: NotRequired[Literal['none', 'hold', 'hold-and-drain']]
     storage: NotRequired[Sequence[StorageDict]]
     aws_resources: NotRequired[AwsResourcesDict]
     ci: NotRequired[CiDict | None]
@@ -611,26 +611,26 @@ class TierDict(TypedDict):
     priority: int
     gpu_tier: NotRequired[str]
     interruptible: NotRequired[bool]
-    borrows: NotRequired[bool]
-    order: NotRequired[Literal['best-effort', 'strict']]
+    allow_borrowing: NotRequired[bool]
+    queueing_strategy: NotRequired[Literal['best-effort-fifo', 'strict-fifo']]
     max_run_time: NotRequired[str | None]
     idle: NotRequired[IdleRuleDict | None]
-    spread: NotRequired[Literal['none', 'preferred', 'required']]
-    spread_of: NotRequired[Sequence[Literal['replicas', 'jobs', 'namespace']]]
-    image_tags: NotRequired[bool]
-    large_config: NotRequired[bool]
-    writable_root: NotRequired[bool]
-    storage_access: NotRequired[Literal['read-only', 'write-once', 'append-only', 'read-write']]
+    topology_spread: NotRequired[Literal['none', 'preferred', 'required']]
+    topology_spread_scope: NotRequired[Sequence[Literal['replicas', 'jobs', 'namespace']]]
+    allow_image_tags: NotRequired[bool]
+    allow_large_config: NotRequired[bool]
+    allow_writable_root_filesystem: NotRequired[bool]
+    max_storage_access: NotRequired[Literal['read-only', 'write-once', 'append-only', 'read-write']]
     quota: NotRequired[QuotaDict]
     container: NotRequired[ContainerDict]
-    claim: NotRequired[ClaimDict]
+    volume_claim: NotRequired[ClaimDict]
 
 
 class UpgradeDict(TypedDict):
     """Replacement of nodes when the image, the layout or a launch setting changes."""
 
     strategy: NotRequired[Literal['surge', 'terminate-first'] | None]
-    at_once: NotRequired[int]
+    max_unavailable: NotRequired[int]
     wave: NotRequired[int]
 
 

@@ -42,8 +42,11 @@ def local(folder: Path, *, kinds: Iterable[str] = ()) -> Path:
         folder / "environment.yaml",
         (BATCH, f"{BATCH}    max-run-time: 3d\n"),
         ("cuda-sample:13.1", f"cuda-sample:13.1@sha256:{'0' * 64}"),
-        ("    gpu-tier: reserved\n", "    gpu-tier: reserved\n    image-tags: false\n    writable-root: false\n"),
-        ("platform:\n", "platform:\n  unmanaged: [cert-manager]\n"),
+        (
+            "    gpu-tier: reserved\n",
+            "    gpu-tier: reserved\n    allow-image-tags: false\n    allow-writable-root-filesystem: false\n",
+        ),
+        ("platform:\n", "platform:\n  unmanaged-namespaces: [cert-manager]\n"),
         ("pools:\n", f"{more}sandbox: {{handler: kata-qemu, pool: metal}}\npools:\n{METAL}"),
     )
     tenants = folder / "tenants"
@@ -53,7 +56,7 @@ def local(folder: Path, *, kinds: Iterable[str] = ()) -> Path:
     return folder
 
 
-METAL = "  metal: {instance: m7i.metal-24xl, nodes: 1, tenants: [vault]}\n"
+METAL = "  metal: {instance-type: m7i.metal-24xl, nodes: 1, tenants: [vault]}\n"
 GPU_USERS = "gpu-users: [{user: ada@bank.example}]\n"
 VAULT = """tenant: vault
 team: key-custody

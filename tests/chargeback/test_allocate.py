@@ -109,7 +109,7 @@ def test_the_platforms_own_pods_on_a_gpu_node_take_nothing_of_it(loaded: Loaded)
 
 # Pools without GPUs, and without queues
 
-GENERAL = "  general: {instance: m7i.4xlarge, nodes: 1}\n"
+GENERAL = "  general: {instance-type: m7i.4xlarge, nodes: 1}\n"
 
 
 def test_a_pool_without_gpus_is_shared_by_cpu_and_memory_and_its_rest_is_the_platforms(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_pool_without_gpus_is_shared_by_cpu_and_memory_and_its_rest_is_the_pla
 def test_without_queues_guarantees_are_those_of_the_files(tmp_path: Path) -> None:
     folder = SpecFolder(tmp_path / "small")
     folder.add("environment.yaml", "queues: {scheduler: none}\n" + PRICES)
-    lends = "{guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16}"
+    lends = "{guaranteed: 16, sharing: lend-and-borrow, lending-limit: 8, borrowing-limit: 16}"
     folder.edit("tenants/fraud.yaml", lends, "{guaranteed: 16}")
     assert dollars(hour(folder.load()), "fraud", "idle") == pytest.approx(20 * 16 / 24, abs=1e-6)
 

@@ -120,7 +120,7 @@ def in_the_lab(spec: SpecFolder) -> None:
     """Without queues: what is asked about is claims, and what no queue holds back is refused at once."""
     spec.edit("environment.yaml", "context: small-context", f"context: {words.LAB_CONTEXT}")
     spec.add("environment.yaml", "queues: {scheduler: none}\n")
-    spec.edit("tenants/fraud.yaml", ", sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16", "")
+    spec.edit("tenants/fraud.yaml", ", sharing: lend-and-borrow, lending-limit: 8, borrowing-limit: 16", "")
 
 
 @pytest.fixture(scope="module")

@@ -40,7 +40,7 @@ def test_the_nodes_of_a_cluster_are_written_as_pools_and_flavors(environment: En
     assert {*discovered["pools"]} == {*environment.pools}
     assert discovered["pools"]["serve"]["mig"] == {"layout": {"1g.5gb": 7}}
     assert discovered["services"] == dict.fromkeys(
-        ("gpu-operator", "device-plugin", "dcgm-exporter", "dra-driver", "efa-plugin", "kueue"), "none"
+        ("gpu-operator", "device-plugin", "dcgm-exporter", "dra-driver", "efa-device-plugin", "kueue"), "none"
     )
     assert result.output.startswith(f"{out}: 3 pools, 3 flavors")
     printed = CliRunner().invoke(main, ["discover"])

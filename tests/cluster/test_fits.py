@@ -39,9 +39,9 @@ AUDITORS = "[{group: fraud-engineers, role: developer}, {group: auditors, role: 
 FILES = {
     "environment.yaml": ENVIRONMENT,
     "tenants/fraud.yaml": town.tenant(
-        "fraud", "risk", "guaranteed: 8, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 8"
+        "fraud", "risk", "guaranteed: 8, sharing: lend-and-borrow, lending-limit: 8, borrowing-limit: 8"
     ).replace("[{group: fraud-engineers, role: developer}]", AUDITORS),
-    "tenants/owner.yaml": town.tenant("owner", "markets", "guaranteed: 8, sharing: lend, lend-up-to: 8"),
+    "tenants/owner.yaml": town.tenant("owner", "markets", "guaranteed: 8, sharing: lend, lending-limit: 8"),
 }
 
 

@@ -27,8 +27,8 @@ AWS = {
     "platform-role": f"arn:aws:iam::{ACCOUNT}:role/platform",
 }
 GIVEN_NETWORK = {
-    "encryption-key": f"arn:aws:kms:eu-central-1:{ACCOUNT}:key/0123-abcd",
-    "root-volume": 16_000,
+    "kms-key-arn": f"arn:aws:kms:eu-central-1:{ACCOUNT}:key/0123-abcd",
+    "root-volume-size": 16_000,
     "network": {
         "vpc": "vpc-0123abcd",
         "subnets": {"eu-central-1a": "subnet-0123aaaa", "eu-central-1b": "subnet-0123bbbb"},
@@ -41,36 +41,36 @@ FLAVORS = {
     "a100-3g.20gb": {"gpu": "a100-40gb", "mig": "3g.20gb"},
     "h100": {"gpu": "h100-80gb"},
     "h200": {"gpu": "h200-141gb"},
-    "l4-shared": {"gpu": "l4", "share": "time-slicing"},
+    "l4-shared": {"gpu": "l4", "gpu-sharing": "time-slicing"},
     "t4g": {"gpu": "t4g"},
 }
 RANGE = {"min": 0, "max": 3}
 RESERVED = {"zones": ["eu-central-1b"], "purchase": {"reservation": "cr-0123456789abcdef0"}}
 ONE_TENANT = {"tenants": ["fraud"]}
 POOLS: dict[str, dict[str, Any]] = {
-    "whole": {"instance": "p4d.24xlarge", "nodes": RANGE, "ami-release": "v20260917"},
-    "mig": {"instance": "p4d.24xlarge", "nodes": {"min": 1, "max": 3}, "mig": {"layout": {"1g.5gb": 7}}},
+    "whole": {"instance-type": "p4d.24xlarge", "nodes": RANGE, "ami-release": "v20260917"},
+    "mig": {"instance-type": "p4d.24xlarge", "nodes": {"min": 1, "max": 3}, "mig": {"layout": {"1g.5gb": 7}}},
     "mig-mixed": {
-        "instance": "p4d.24xlarge",
+        "instance-type": "p4d.24xlarge",
         "nodes": RANGE,
         "mig": {"per-gpu": [{"gpus": 4, "slices": {"3g.20gb": 1, "1g.5gb+me": 1}}]},
     },
-    "efa-reserved": {"instance": "p5.48xlarge", "nodes": RANGE, "efa": True, **ONE_TENANT, **RESERVED},
+    "efa-reserved": {"instance-type": "p5.48xlarge", "nodes": RANGE, "efa": True, **ONE_TENANT, **RESERVED},
     "block": {
-        "instance": "p5e.48xlarge",
+        "instance-type": "p5e.48xlarge",
         "nodes": RANGE,
         "zones": ["eu-central-1a"],
         "purchase": {"capacity-block": "cr-0123abcd", "ends": "2027-01-31"},
-        "upgrade": {"at-once": 2},
+        "upgrade": {"max-unavailable": 2},
     },
     "spot-shared": {
-        "instance": "g6.12xlarge",
+        "instance-type": "g6.12xlarge",
         "nodes": RANGE,
         "purchase": "spot",
-        "share": {"time-slicing": 4},
+        "gpu-sharing": {"time-slicing": 4},
         **ONE_TENANT,
     },
-    "arm": {"instance": "g5g.xlarge", "nodes": RANGE},
+    "arm": {"instance-type": "g5g.xlarge", "nodes": RANGE},
 }
 
 

@@ -286,9 +286,9 @@ def _pool(name: str, efa: bool = False) -> str:
 def machines(lab: Lab, api: LabApi, bank: Loaded) -> dict[str, dict[str, int]]:
     """Allocatable of a node of every instance type, and of each with EFA, as the API server has it."""
     flavors = {board: {"gpu": board} for board in sorted({MACHINES[name].gpu for name in TYPES} - {""})}
-    pools: dict[str, Any] = {_pool(name): {"instance": name, "nodes": 1} for name in TYPES}
+    pools: dict[str, Any] = {_pool(name): {"instance-type": name, "nodes": 1} for name in TYPES}
     only = {"nodes": 1, "efa": True, "tenants": ["x"], "zones": ["eu-central-1a"]}
-    pools |= {_pool(name, efa=True): {"instance": name, **only} for name in WITH_EFA}
+    pools |= {_pool(name, efa=True): {"instance-type": name, **only} for name in WITH_EFA}
     fields = bank.environment.model_dump(mode="json", by_alias=True, exclude_unset=True)
     environment = Environment.model_validate({**fields, "flavors": flavors, "pools": pools, "prices": {}})
     apply_nodes(fake_nodes(environment), lab)

@@ -44,7 +44,7 @@ PLURALS = {
 EVERYTHING = """\
 queues: {provisioning-class: check-capacity.autoscaling.x-k8s.io}
 """
-FAR = "  far: {instance: p4d.24xlarge, nodes: 2, efa: on, zones: [eu-central-1a], tenants: [fraud]}\n  serve:\n"
+FAR = "  far: {instance-type: p4d.24xlarge, nodes: 2, efa: on, zones: [eu-central-1a], tenants: [fraud]}\n  serve:\n"
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +198,7 @@ def many_amounts(item: Object) -> None:
 
 
 def more_pools(count: int) -> str:
-    return "".join(f"  more-{i}: {{instance: p4d.24xlarge, nodes: 1}}\n" for i in range(count)) + "  serve:\n"
+    return "".join(f"  more-{i}: {{instance-type: p4d.24xlarge, nodes: 1}}\n" for i in range(count)) + "  serve:\n"
 
 
 def with_name(name: str) -> Callable[[Object], Any]:
@@ -224,10 +224,10 @@ ROWS = (
     Row("lends without a cohort", QUEUE, lambda o: without_cohort(o, "borrowingLimit"), "must be nil when cohort is empty", BELOW_ROOT),
     Row("a root that lends", ROOT, quota(0, lendingLimit="1"), "must be nil when parent is empty", "the root alone has no limits"),
     Row("a root that borrows", ROOT, quota(0, borrowingLimit="1"), "must be nil when parent is empty", "the root alone has no limits"),
-    Row("lends more than it has", QUEUE, quota(0, lendingLimit="17"), "must be less than or equal to the nominalQuota", Input(FRAUD, "lend-up-to: 8", "lend-up-to: 17", "share-01", "gpus.a100.lend-up-to")),
+    Row("lends more than it has", QUEUE, quota(0, lendingLimit="17"), "must be less than or equal to the nominalQuota", Input(FRAUD, "lending-limit: 8", "lending-limit: 17", "share-01", "gpus.a100.lending-limit")),
     Row("negative quota", QUEUE, quota(0, nominalQuota="-1"), "greater than or equal to 0", Input(FRAUD, GUARANTEE, "a100: {guaranteed: -1", "", "gpus.a100.guaranteed")),
-    Row("negative lending", COHORT, quota(0, lendingLimit="-1"), "greater than or equal to 0", Input(FRAUD, "lend-up-to: 8", "lend-up-to: -8", "", "gpus.a100.lend-up-to")),
-    Row("negative borrowing", COHORT, quota(0, borrowingLimit="-1"), "greater than or equal to 0", Input(FRAUD, "borrow-up-to: 16", "borrow-up-to: -16", "", "gpus.a100.borrow-up-to")),
+    Row("negative lending", COHORT, quota(0, lendingLimit="-1"), "greater than or equal to 0", Input(FRAUD, "lending-limit: 8", "lending-limit: -8", "", "gpus.a100.lending-limit")),
+    Row("negative borrowing", COHORT, quota(0, borrowingLimit="-1"), "greater than or equal to 0", Input(FRAUD, "borrowing-limit: 16", "borrowing-limit: -16", "", "gpus.a100.borrowing-limit")),
     Row("no amount", QUEUE, quota(0, nominalQuota="much"), "quantities must match", Input(FRAUD, GUARANTEE, "a100: {guaranteed: much", "", "gpus.a100.guaranteed")),
     Row("negative weight", COHORT, spec_of(fairSharing={"weight": "-1"}), "greater than or equal to 0", Input(FRAUD, "tier: batch\n", "tier: batch\nweight: -1\n", "", "weight")),
     Row("next to no weight", COHORT, spec_of(fairSharing={"weight": "1n"}), "weight", Input(FRAUD, "tier: batch\n", "tier: batch\nweight: 0.000000001\n", "", "weight")),
@@ -241,8 +241,8 @@ ROWS = (
     Row("513 amounts", QUEUE, many_amounts, "must be ≤ 512", "queue-01: test_a_queue_has_at_most_512_amounts"),
     Row("reclaims nothing and borrows by force", QUEUE, lambda o: o["spec"]["preemption"].update(reclaimWithinCohort="Never", borrowWithinCohort={"policy": "LowerPriority"}), "reclaimWithinCohort=Never and borrowWithinCohort.Policy!=Never", CONSTANT),
     Row("a preference between what is not tried", QUEUE, lambda o: o["spec"]["flavorFungibility"].update(preference="BorrowingOverPreemption", whenCanBorrow="MayStopSearch"), "preference can only be set when", CONSTANT),
-    Row("a stop that there is not", QUEUE, spec_of(stopPolicy="Stop"), "Unsupported value", Input(FRAUD, "tier: batch\n", "tier: batch\nqueue: stop\n", "", "queue")),
-    Row("an order that there is not", QUEUE, spec_of(queueingStrategy="FIFO"), "Unsupported value", Input(ENV, "    priority: 100\n", "    priority: 100\n    order: fifo\n", "", "tiers.batch.order")),
+    Row("a stop that there is not", QUEUE, spec_of(stopPolicy="Stop"), "Unsupported value", Input(FRAUD, "tier: batch\n", "tier: batch\nstop-policy: stop\n", "", "queue")),
+    Row("an order that there is not", QUEUE, spec_of(queueingStrategy="FIFO"), "Unsupported value", Input(ENV, "    priority: 100\n", "    priority: 100\n    queueing-strategy: fifo\n", "", "tiers.batch.order")),
     Row("a check on another's flavor", QUEUE, spec_of(admissionChecksStrategy={"admissionChecks": [{"name": "provisioning", "onFlavors": ["serve"]}]}), "Unsupported value", "a queue asks for its own pools that scale"),
     Row("a queue's name in capitals", QUEUE, with_name("Fraud--batch"), "RFC 1123", Input(FRAUD, "tenant: fraud\n", "tenant: Fraud\n", "name-01", "tenant")),
     Row("a queue's name with a tier's space", QUEUE, with_name("fraud--ba tch"), "RFC 1123", Input(ENV, "  batch:\n", "  ba tch:\n", "", "tiers.ba tch")),
@@ -261,7 +261,7 @@ ROWS = (
     Row("a priority beyond numbers", CLASS, lambda o: o.update(value=3_000_000_000), "value", Input(ENV, "    priority: 100\n", "    priority: 3000000000\n", "", "tiers.batch.priority")),
     Row("a class of nodes with a space", CONFIG, spec_of(provisioningClassName="Check Capacity"), "should match", Input(ENV, "check-capacity.autoscaling.x-k8s.io", "Check Capacity", "", "queues.provisioning-class")),
     Row("a queue of a namespace in capitals", LOCAL, with_name("Urgent"), "RFC 1123", Input(FRAUD, TRAIN, "{name: train, queues: {Urgent: 2}, purpose", "", "namespaces[0].queues.Urgent")),
-    Row("a queue of a part that stops otherwise", LOCAL, spec_of(stopPolicy="Stop"), "Unsupported value", Input(FRAUD, TRAIN, "{name: train, queue: stop, purpose", "", "namespaces[0].queue")),
+    Row("a queue of a part that stops otherwise", LOCAL, spec_of(stopPolicy="Stop"), "Unsupported value", Input(FRAUD, TRAIN, "{name: train, stop-policy: stop, purpose", "", "namespaces[0].queue")),
 )  # fmt: skip
 
 

@@ -44,7 +44,7 @@ department: risk
 cost-center: CC-1
 tier: batch
 gpus:
-  a100: {{guaranteed: {guaranteed}, lend-up-to: {guaranteed}, {more}}}
+  a100: {{guaranteed: {guaranteed}, lending-limit: {guaranteed}, {more}}}
 """
 ENVIRONMENT = """\
 environment: small
@@ -59,7 +59,7 @@ tiers:
 flavors:
   a100: {gpu: a100-40gb}
 pools:
-  train: {instance: p4d.24xlarge, nodes: 4}
+  train: {instance-type: p4d.24xlarge, nodes: 4}
 """
 
 
@@ -70,8 +70,8 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     (folder / "environment.yaml").write_text(ENVIRONMENT, "utf-8")
     for name, guaranteed, more in (
         ("lender", 16, "sharing: lend"),
-        ("borrower", 8, "sharing: lend-and-borrow, borrow-up-to: 24"),
-        ("third", 8, "sharing: lend-and-borrow, borrow-up-to: 8"),
+        ("borrower", 8, "sharing: lend-and-borrow, borrowing-limit: 24"),
+        ("third", 8, "sharing: lend-and-borrow, borrowing-limit: 8"),
     ):
         (folder / "tenants" / f"{name}.yaml").write_text(
             TENANT.format(name=name, guaranteed=guaranteed, more=more), "utf-8"
@@ -423,9 +423,9 @@ def test_an_etcd_that_answers_too_late_changes_nothing(
 
 HOUR = 60 * MINUTE
 MONDAY = dt.datetime(2026, 11, 23, tzinfo=dt.UTC)
-NIGHT = "windows: [{name: night, flavor: a100, gpus: 16, days: mon-sun, starts: '05:00', ends: '07:00'}]\n"
+NIGHT = "gpu-windows: [{name: night, flavor: a100, gpus: 16, days: mon-sun, starts: '05:00', ends: '07:00'}]\n"
 BUDGET = "budget: {monthly-usd: 1000000, monthly-gpu-hours: 8, when-spent: hold}\n"
-BORROWS = TENANT.replace("lend-up-to: {guaranteed}, ", "")
+BORROWS = TENANT.replace("lending-limit: {guaranteed}, ", "")
 
 
 def timed(name: str, submit: int, gpus: int, minutes: int) -> Job:
@@ -450,7 +450,7 @@ def clocked(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     for name, text in {
         "risk": BORROWS.format(name="risk", guaranteed=8, more="sharing: strict") + NIGHT,
         "spender": BORROWS.format(name="spender", guaranteed=8, more="sharing: strict") + BUDGET,
-        "borrower": BORROWS.format(name="borrower", guaranteed=0, more="sharing: lend-and-borrow, borrow-up-to: 24"),
+        "borrower": BORROWS.format(name="borrower", guaranteed=0, more="sharing: lend-and-borrow, borrowing-limit: 24"),
     }.items():
         (folder / "tenants" / f"{name}.yaml").write_text(text, "utf-8")
     return load(folder)
@@ -522,7 +522,7 @@ def test_a_run_with_a_clock_that_is_ended_goes_on_with_its_window_and_budget(
 # With an idle rule: a notebook that falls idle, and work that waits for its GPUs
 
 
-RULED = "tiers:\n  batch: {priority: 100, interruptible: true, idle: {after: 30m, warn: 2, then: suspend}}\n"
+RULED = "tiers:\n  batch: {priority: 100, interruptible: true, idle: {duration: 30m, warnings: 2, action: suspend}}\n"
 IDLE_JOBS = (
     Job("notebook", 0, "lender", "main", "a100", 8, 8, 10 * HOUR, "batch", busy=HOUR),
     Job("training", 0, "lender", "main", "a100", 8, 8, 6 * HOUR, "batch"),

@@ -72,7 +72,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         files / "environment.yaml",
         ("cni: vpc-cni", "cni: cilium"),
         ("cuda-sample:13.1", f"cuda-sample:13.1@{DIGEST}"),
-        ("    gpu-tier: reserved\n", "    gpu-tier: reserved\n    image-tags: false\n    writable-root: false\n"),
+        (
+            "    gpu-tier: reserved\n",
+            "    gpu-tier: reserved\n    allow-image-tags: false\n    allow-writable-root-filesystem: false\n",
+        ),
         ("prices:", f"{SETTINGS}prices:"),
     )
     edited(files / "tenants" / "fraud.yaml", ("tier: batch\n", "tier: batch\nisolation: virtual-cluster\n"))

@@ -15,8 +15,10 @@ def make_fleet(project: Project, names: Iterable[str], more: str = "") -> None:
         path.unlink()
     for name in names:
         project.write(f"tenants/{name}.yaml", NEW_TENANT.format(name=name))
-    project.edit("environment.yaml", "    share: {time-slicing: 4}\n    tenants: [research]", "    tiers: [research]")
-    project.edit("environment.yaml", "{gpu: l4, share: time-slicing}", "{gpu: l4}")
+    project.edit(
+        "environment.yaml", "    gpu-sharing: {time-slicing: 4}\n    tenants: [research]", "    tiers: [research]"
+    )
+    project.edit("environment.yaml", "{gpu: l4, gpu-sharing: time-slicing}", "{gpu: l4}")
     project.edit("environment.yaml", "environment: local", f"environment: local\n{more}stacks: per-tenant")
     settings = project.folder / "stacks" / "Pulumi.local.yaml"
     settings.write_text(settings.read_text().replace("scope: all", "scope: platform"))

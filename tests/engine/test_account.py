@@ -50,7 +50,7 @@ class Account:
         self.on, self.aws, self.commands = on, on.aws, commands
         tenants = on.folder / "tenants"
         tenants.mkdir(parents=True)
-        text = ENVIRONMENT.format(charts=on.charts).replace("stacks: per-tenant\n", "") + "  payer: true\n"
+        text = ENVIRONMENT.format(charts=on.charts).replace("stacks: per-tenant\n", "") + "  management-account: true\n"
         (on.folder / "environment.yaml").write_text(text, "utf-8")
         fraud = TENANT.format(name="fraud") + "ci: {github: bank/fraud, branch: main}\n"
         (tenants / "fraud.yaml").write_text(fraud, "utf-8")

@@ -118,7 +118,7 @@ def test_a_zone_of_the_control_plane_stays(on: OnAws) -> None:
 
 def test_a_pool_that_the_file_no_longer_has_takes_its_nodes(on: OnAws) -> None:
     more = "pools:  # one for each tenant: no two tenants' pods are on one node\n"
-    pool = "  spare: {instance: m7i.8xlarge, nodes: 1, tenants: [risk]}\n"
+    pool = "  spare: {instance-type: m7i.8xlarge, nodes: 1, tenants: [risk]}\n"
     on.edit(more, more + pool)
     up(on)
     assert groups(on, *CHANGES) == ["create regulated-spare-nodes"]

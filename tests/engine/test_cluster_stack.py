@@ -274,7 +274,8 @@ def test_nodes_that_hold_a_full_reservation_go_before_the_next_comes(bank: OnAws
 def test_what_aws_was_making_when_the_engine_died_is_not_forgotten(bank: OnAws) -> None:
     bank.edit(
         "  notebooks:\n",
-        "  more: {instance: g6.12xlarge, nodes: 1, share: {time-slicing: 4}, tenants: [notebooks-lab]}\n  notebooks:\n",
+        "  more: {instance-type: g6.12xlarge, nodes: 1, gpu-sharing: {time-slicing: 4}, tenants: "
+        "[notebooks-lab]}\n  notebooks:\n",
     )
     is_requested, go_on = threading.Event(), threading.Event()
 

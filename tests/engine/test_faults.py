@@ -59,8 +59,10 @@ def proxy(project: Project) -> Iterator[Proxy]:
     """In front of an empty cluster, for an environment with no tenant yet."""
     for path in (project.environment / "tenants").iterdir():
         path.unlink()
-    project.edit("environment.yaml", "    share: {time-slicing: 4}\n    tenants: [research]", "    tiers: [research]")
-    project.edit("environment.yaml", "{gpu: l4, share: time-slicing}", "{gpu: l4}")
+    project.edit(
+        "environment.yaml", "    gpu-sharing: {time-slicing: 4}\n    tenants: [research]", "    tiers: [research]"
+    )
+    project.edit("environment.yaml", "{gpu: l4, gpu-sharing: time-slicing}", "{gpu: l4}")
     assert project.pulumi("stack", "init", "local").code == 0
     with in_front(project.lab) as running_proxy:
         yield running_proxy

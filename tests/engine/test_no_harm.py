@@ -20,7 +20,7 @@ pytestmark = pytest.mark.chapters
 
 HOOK = "cert-manager-webhook"
 FOREIGN = ("cert-manager", "ml-fraud")
-DECIDED = "  unmanaged: [cert-manager, ml-fraud]\n"
+DECIDED = "  unmanaged-namespaces: [cert-manager, ml-fraud]\n"
 PLATFORM = "platform:\n  group: gpu-platform-team\n"
 PROGRAM = """\
 import pulumi
@@ -287,9 +287,9 @@ def test_its_agents_that_enter_every_node_are_named_and_refused(foreign: Project
 @pytest.mark.usefixtures("decided")
 def test_a_new_namespace_with_work_is_named_at_the_next_run(foreign: Project) -> None:
     """Without a decision its work is refused; what a platform's namespace was let go of has some."""
-    foreign.edit("environment.yaml", DECIDED, "  unmanaged: [cert-manager]\n")
+    foreign.edit("environment.yaml", DECIDED, "  unmanaged-namespaces: [cert-manager]\n")
     result = foreign.tenancy("up", "local")
-    foreign.edit("environment.yaml", "  unmanaged: [cert-manager]\n", DECIDED)
+    foreign.edit("environment.yaml", "  unmanaged-namespaces: [cert-manager]\n", DECIDED)
     assert result.code == 1
     assert "given 1 namespace with work and no decision" in result.err
     assert "ml-fraud: ns-02 refuses when created again" in result.err

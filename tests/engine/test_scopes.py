@@ -26,8 +26,10 @@ def plain_up(project: Project, stack: str) -> CommandResult:
 @pytest.fixture(scope="module")
 def plan(project: Project) -> Plan:
     project.remove("tenants/research.yaml")
-    project.edit("environment.yaml", "    share: {time-slicing: 4}\n    tenants: [research]", "    tiers: [research]")
-    project.edit("environment.yaml", "{gpu: l4, share: time-slicing}", "{gpu: l4}")
+    project.edit(
+        "environment.yaml", "    gpu-sharing: {time-slicing: 4}\n    tenants: [research]", "    tiers: [research]"
+    )
+    project.edit("environment.yaml", "{gpu: l4, gpu-sharing: time-slicing}", "{gpu: l4}")
     project.edit("environment.yaml", "environment: local", PER_TENANT)
     settings = project.folder / "stacks" / "Pulumi.local.yaml"
     settings.write_text(settings.read_text().replace("scope: all", "scope: platform"))

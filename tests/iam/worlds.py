@@ -29,10 +29,10 @@ POINT = f"arn:aws:elasticfilesystem:{REGION}:{ACCOUNT}:access-point/fsap-"
 
 BUCKETS: dict[str, dict[str, Any]] = {
     "plain": {},
-    "plain-2": {"versioned": False},
-    "locked": {"key": "tenant"},
+    "plain-2": {"versioning": False},
+    "locked": {"kms-key-scope": "tenant"},
     "crowd": {"access-points": True},
-    "given": {"existing": True, "key-arn": GIVEN_KEY},
+    "given": {"existing": True, "kms-key-arn": GIVEN_KEY},
     "bare": {"existing": True},
 }
 SHARED_BUCKETS = ("plain", "plain-2", "given", "bare")
@@ -60,17 +60,20 @@ def environment(identity: str = "pod-identity", **aws: Any) -> Environment:
             "images": {"registries": ["r/"], "sample": "r/s:1"},
             "tiers": {"gold": {"priority": 1}},
             "buckets": buckets,
-            "file-access-points": {point(name): {"tenant": name} for name in NAMES},
+            "efs-access-points": {point(name): {"tenant": name} for name in NAMES},
             "aws": {
                 "enabled": True,
                 "account": ACCOUNT,
                 "region": REGION,
                 "zones": [f"{REGION}a", f"{REGION}b"],
                 "platform-role": PLATFORM_ROLE,
-                "organization": ORGANISATION,
+                "organization-id": ORGANISATION,
                 "identity": identity,
                 **({"irsa": True, "oidc-issuer": ISSUER} if identity == "irsa" else {}),
-                "break-glass": {"trusted": [f"arn:aws:iam::{ACCOUNT}:user/emergency"], "mail": "security@bank.example"},
+                "break-glass": {
+                    "trusted-principals": [f"arn:aws:iam::{ACCOUNT}:user/emergency"],
+                    "mail": "security@bank.example",
+                },
                 **aws,
             },
         }
@@ -173,7 +176,7 @@ def _grant(random: Random, identity: str, name: str, parts: Sequence[str]) -> di
     is_shared = identity == "shared"
     bucket = random.choice([b for b in BUCKETS if not is_shared or b in SHARED_BUCKETS])
     access = random.choice(["read-only", "read-write", "append-only", "write-once"])
-    if BUCKETS[bucket].get("versioned") is False and access in {"append-only", "write-once"}:
+    if BUCKETS[bucket].get("versioning") is False and access in {"append-only", "write-once"}:
         access = "read-write"
     limited = random.sample(parts, random.randint(1, len(parts))) if random.random() < 0.6 else []
     prefix = random.choice(_prefixes(random, name, parts))
@@ -192,10 +195,10 @@ def _optional_fields(random: Random, identity: str, name: str, parts: Sequence[s
 
     uses: dict[str, Any] = {"repositories": random.sample(WORDS, random.randint(0, 2))}
     if identity != "shared":
-        uses |= {"secrets": random_entries(), "logs": random_entries(), "queues": random_entries()}
+        uses |= {"secrets": random_entries(), "log-groups": random_entries(), "sqs-queues": random_entries()}
         if random.random() < 0.3:
             files = {"access-point": point(name), "file-system": "fs-0123abcd"}
-            uses["files"] = [{**files, "access": random.choice(["read-only", "read-write"])}]
+            uses["efs-access-points"] = [{**files, "access": random.choice(["read-only", "read-write"])}]
     ci = {"ci": {"github": f"bank/{name}", "branch": "main"}} if random.random() < 0.7 else {}
     return {"aws-resources": uses, **ci}
 
@@ -240,7 +243,7 @@ def promised(file: Mapping[str, Any], part: str, call: Call) -> bool:
 
 def _by_grant(grant: Mapping[str, Any], bucket: Mapping[str, Any], call: Call) -> bool:
     access, prefix = grant["access"], grant["prefix"]
-    versioned = bucket.get("versioned", True)
+    versioned = bucket.get("versioning", True)
     if call.key is None:
         prefix_key = call.context.get("s3:prefix")
         if prefix_key is None or not prefix_key.startswith(prefix):
@@ -278,11 +281,11 @@ QUEUE_USES = (
 )
 PULLS = ("ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", "ecr:BatchCheckLayerAvailability")
 PUSHES = ("ecr:PutImage", "ecr:InitiateLayerUpload", "ecr:UploadLayerPart", "ecr:CompleteLayerUpload")
-USES = {"secrets": SECRET_READS, "logs": LOG_WRITES, "queues": QUEUE_USES}
+USES = {"secrets": SECRET_READS, "log-groups": LOG_WRITES, "sqs-queues": QUEUE_USES}
 OTHERS = {
     "secrets": ("secretsmanager:PutSecretValue", "secretsmanager:DeleteSecret", "secretsmanager:PutResourcePolicy"),
-    "logs": ("logs:GetLogEvents", "logs:DeleteLogGroup", "logs:DescribeLogStreams"),
-    "queues": ("sqs:PurgeQueue", "sqs:DeleteQueue", "sqs:SetQueueAttributes"),
+    "log-groups": ("logs:GetLogEvents", "logs:DeleteLogGroup", "logs:DescribeLogStreams"),
+    "sqs-queues": ("sqs:PurgeQueue", "sqs:DeleteQueue", "sqs:SetQueueAttributes"),
 }
 
 
@@ -303,10 +306,10 @@ def owned(files: Sequence[Mapping[str, Any]]) -> Iterator[Owned]:
         who, uses = file["tenant"], file.get("aws-resources", {})
         for name in uses.get("secrets", ()):
             yield Owned("secrets", who, name, arn("secretsmanager", f"secret:tenancy/bank/{who}/{name}-AbC123"))
-        for name in uses.get("logs", ()):
-            yield Owned("logs", who, name, arn("logs", f"log-group:/tenancy/bank/{who}/{name}:log-stream:pod"))
-        for name in uses.get("queues", ()):
-            yield Owned("queues", who, name, arn("sqs", f"{CLUSTER}--{who}--{name}"))
+        for name in uses.get("log-groups", ()):
+            yield Owned("log-groups", who, name, arn("logs", f"log-group:/tenancy/bank/{who}/{name}:log-stream:pod"))
+        for name in uses.get("sqs-queues", ()):
+            yield Owned("sqs-queues", who, name, arn("sqs", f"{CLUSTER}--{who}--{name}"))
         for name in uses.get("repositories", ()):
             yield Owned("repositories", who, name, arn("ecr", f"repository/bank/{who}/{name}"))
 

@@ -55,7 +55,8 @@ def _environment(pools: dict[str, tuple[int, tuple[str, ...]]]) -> Environment:
             "tiers": {"gold": {"priority": 1}},
             "flavors": {"t4": {"gpu": "t4"}},
             "pools": {
-                name: {"instance": "g4dn.12xlarge", "nodes": nodes} | ({"tenants": list(tenants)} if tenants else {})
+                name: {"instance-type": "g4dn.12xlarge", "nodes": nodes}
+                | ({"tenants": list(tenants)} if tenants else {})
                 for name, (nodes, tenants) in pools.items()
             },
         }

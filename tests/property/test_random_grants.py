@@ -331,7 +331,7 @@ def _opens(random_world: World, who: AccountIdentity, alias: str, bucket: str, a
     own_grants = [grant for grant in grants_of(file, who.namespace) if grant["bucket"] == bucket]
     writes = any(grant["access"] != "read-only" for grant in own_grants)
     reads_only = any(grant["access"] == "read-only" for grant in own_grants)
-    per_tenant = worlds.BUCKETS[bucket].get("key") == "tenant"
+    per_tenant = worlds.BUCKETS[bucket].get("kms-key-scope") == "tenant"
     if kind == "bucket":
         if name != bucket or not own_grants:
             return False

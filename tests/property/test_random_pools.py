@@ -56,7 +56,7 @@ MIG = st.fixed_dictionaries(
     {},
     optional={
         "layout": LAYOUTS,
-        "named": st.sampled_from(["all-balanced", "nothing", ""]),
+        "layout-name": st.sampled_from(["all-balanced", "nothing", ""]),
         "per-gpu": PARTS,
         "strategy": st.sampled_from(["single", "mixed", "none"]),
     },
@@ -66,18 +66,18 @@ NODES = COUNT | st.fixed_dictionaries({"max": COUNT}, optional={"min": COUNT})
 SHARE = st.fixed_dictionaries({}, optional={"time-slicing": COUNT, "mps": COUNT})
 PURCHASE = st.sampled_from(["spot", "on-demand", "cheap", {"reservation": "cr-1"}, {"capacity-block": "cr-0123abcd"}])
 ANYTHING: dict[str, st.SearchStrategy[Any]] = {
-    "instance": st.sampled_from([*MACHINES, "x9.large", ""]) | JUNK,
+    "instance-type": st.sampled_from([*MACHINES, "x9.large", ""]) | JUNK,
     "nodes": NODES | JUNK,
     "provisioner": st.sampled_from(["managed", "karpenter"]) | JUNK,
     "purchase": PURCHASE | JUNK,
     "efa": st.booleans() | JUNK,
     "mig": MIG | JUNK,
-    "share": SHARE | JUNK,
+    "gpu-sharing": SHARE | JUNK,
     "tenants": st.lists(st.sampled_from([*TENANTS, "missing"]), max_size=2) | JUNK,
     "tiers": st.lists(st.sampled_from([FIRM, SOFT, "none"]), max_size=2) | JUNK,
     "zones": st.lists(st.sampled_from([*ZONES, "us-east-1a", "x"]), max_size=2) | JUNK,
     "ami-release": st.sampled_from(["v20260101", "v2026", "v20270101"]) | JUNK,
-    "upgrade": JUNK | st.fixed_dictionaries({}, optional={"wave": COUNT, "at-once": COUNT}),
+    "upgrade": JUNK | st.fixed_dictionaries({}, optional={"wave": COUNT, "max-unavailable": COUNT}),
     "colour": JUNK,
 }
 
@@ -170,7 +170,7 @@ def karpenter_makes_what_scales(plan: Plan, spec: Spec, offers: Mapping[str, Map
         name
         for name in scaling
         if {what: count for what, count in offers[name].items() if what != EFA}
-        != ({"nvidia.com/gpu": gpus} if (gpus := MACHINES[spec["pools"][name]["instance"]].gpus) else {})
+        != ({"nvidia.com/gpu": gpus} if (gpus := MACHINES[spec["pools"][name]["instance-type"]].gpus) else {})
     }
     assert by_kind.get("NodePool", set()) == by_kind.get("EC2NodeClass", set()) == scaling
     assert by_kind.get("NodeOverlay", set()) == unlike
@@ -205,7 +205,7 @@ def test_pools_that_are_anything_are_refused_with_words_or_add_up(read: Reader, 
 
 
 def test_every_general_type_makes_a_pool_that_offers_no_gpu(read: Reader) -> None:
-    pools = {name.replace(".", "-"): {"instance": name, "nodes": {"min": 1, "max": 2}} for name in GENERAL}
+    pools = {name.replace(".", "-"): {"instance-type": name, "nodes": {"min": 1, "max": 2}} for name in GENERAL}
     shares: Spec = {tenant: {} for tenant in TENANTS}
     spec = {**copy.deepcopy(ENVIRONMENT), "pools": pools, "shares": shares}
     outcome = read(spec)
@@ -215,13 +215,13 @@ def test_every_general_type_makes_a_pool_that_offers_no_gpu(read: Reader) -> Non
 
 def test_slices_that_pods_share_and_that_are_no_flavor_are_in_every_quota(read: Reader) -> None:
     pool = {
-        "instance": "p4d.24xlarge",
+        "instance-type": "p4d.24xlarge",
         "nodes": 1,
         "mig": {"layout": {"3g.20gb": 1, "4g.20gb": 1}},
-        "share": {"time-slicing": 2},
+        "gpu-sharing": {"time-slicing": 2},
         "tenants": ["casual"],
     }
-    flavors = {"a100-3g-shared": {"gpu": "a100-40gb", "mig": "3g.20gb", "share": "time-slicing"}}
+    flavors = {"a100-3g-shared": {"gpu": "a100-40gb", "mig": "3g.20gb", "gpu-sharing": "time-slicing"}}
     shares: Spec = {tenant: {} for tenant in TENANTS}
     spec = {**copy.deepcopy(ENVIRONMENT), "pools": {"cut": pool}, "flavors": flavors, "shares": shares}
     outcome = read(spec)

@@ -48,7 +48,10 @@ def tenancies(draw: st.DrawFn) -> Spec:
     spec = copy.deepcopy(draw(environments()))
     spec.pop("shares")
     for tier in spec["tiers"].values():
-        tier |= {"borrows": draw(st.booleans()), "order": draw(st.sampled_from(["strict", "best-effort"]))}
+        tier |= {
+            "allow-borrowing": draw(st.booleans()),
+            "queueing-strategy": draw(st.sampled_from(["strict-fifo", "best-effort-fifo"])),
+        }
         tier["quota"] = QUOTA
     departments = {name: {"sharing": draw(PRESETS), "weight": draw(st.integers(1, 9))} for name in ("risk", "retail")}
     spec["organisation"]["departments"] = departments
@@ -64,9 +67,9 @@ def _surely(spec: Spec, flavor: str) -> dict[str, int]:
     flavor_settings = spec["flavors"][flavor]
     counts = {}
     for name, pool in spec["pools"].items():
-        same = MACHINES[pool["instance"]].gpu == flavor_settings["gpu"]
-        mode = next(iter(pool.get("share", {})), None)
-        if same and mode == flavor_settings.get("share"):
+        same = MACHINES[pool["instance-type"]].gpu == flavor_settings["gpu"]
+        mode = next(iter(pool.get("gpu-sharing", {})), None)
+        if same and mode == flavor_settings.get("gpu-sharing"):
             units_per_node = units_of(pool, spec.get("mig-layouts", {})).get(flavor_settings.get("mig", ""), 0)
             if units_per_node:
                 counts[name] = units_per_node * bounds(pool)[0]
@@ -89,7 +92,7 @@ def tenant_files(draw: st.DrawFn, spec: Spec, name: str, unpromised: dict[tuple[
                 part["gpus"][flavor] = part_gpus
         if any(flavor in part["gpus"] for part in parts):
             guaranteed = sum(part["gpus"].get(flavor, 0) for part in parts)
-            shares[flavor] = draw(gpu_shares(guaranteed, any(spec["tiers"][tier]["borrows"] for tier in tiers)))
+            shares[flavor] = draw(gpu_shares(guaranteed, any(spec["tiers"][tier]["allow-borrowing"] for tier in tiers)))
     return {
         "tenant": name,
         "team": f"{name}-team",
@@ -100,7 +103,7 @@ def tenant_files(draw: st.DrawFn, spec: Spec, name: str, unpromised: dict[tuple[
         "namespaces": parts,
         "gpus": shares,
         "weight": draw(st.integers(1, 9)),
-        "queue": draw(st.sampled_from(["open", "hold", "drain"])),
+        "stop-policy": draw(st.sampled_from(["none", "hold", "hold-and-drain"])),
     }
 
 
@@ -114,9 +117,9 @@ def gpu_shares(draw: st.DrawFn, guaranteed: int, may_borrow: bool) -> Spec:
     preset = draw(PRESETS)
     share: Spec = {"guaranteed": guaranteed, "sharing": preset}
     if preset != "strict" and draw(st.booleans()):
-        share["lend-up-to"] = draw(st.integers(0, guaranteed))
+        share["lending-limit"] = draw(st.integers(0, guaranteed))
     if preset == "lend-and-borrow" and may_borrow and draw(st.booleans()):
-        share["borrow-up-to"] = draw(st.integers(0, 40))
+        share["borrowing-limit"] = draw(st.integers(0, 40))
     return share
 
 
@@ -244,7 +247,7 @@ def limits_hold(environment: Environment, tenants: tuple[Tenant, ...], plan: Pla
                 assert r != resource or amount <= sum(share.borrows for share in same)
         for tier in tenant.tiers:
             queue = queues[f"{tenant.tenant}--{tier}"]
-            assert environment.tiers[tier].borrows or set(amounts(queue, "borrowingLimit").values()) <= {0}
+            assert environment.tiers[tier].allow_borrowing or set(amounts(queue, "borrowingLimit").values()) <= {0}
             promised: Counter[str] = Counter()
             for part in tenant.namespaces:
                 promised.update(tenant.guaranteed_in(part) if tenant.tier_of(part) == tier else {})

@@ -19,10 +19,10 @@ from tenancy.planning.kubernetes.samples import ANY_TOPOLOGY
 from tenancy.planning.queueing.queue_names import API
 from tests.waiting import until
 
-SHARE = "guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 16, borrow-up-to: 16"
+SHARE = "guaranteed: 16, sharing: lend-and-borrow, lending-limit: 16, borrowing-limit: 16"
 BLOCK = """\
   block:
-    instance: p4d.24xlarge
+    instance-type: p4d.24xlarge
     nodes: 2
     zones: [eu-central-1a]
     tenants: [burst]
@@ -39,7 +39,9 @@ FILES = {
     "environment.yaml": town.ENVIRONMENT + BLOCK % FAR,
     "tenants/fraud.yaml": town.tenant("fraud", "risk", SHARE),
     "tenants/pricing.yaml": town.tenant("pricing", "markets", SHARE),
-    "tenants/burst.yaml": town.tenant("burst", "research", "guaranteed: 0, sharing: lend-and-borrow, borrow-up-to: 16"),
+    "tenants/burst.yaml": town.tenant(
+        "burst", "research", "guaranteed: 0, sharing: lend-and-borrow, borrowing-limit: 16"
+    ),
     "tenants/leaver.yaml": town.tenant("leaver", "research", "guaranteed: 8"),
 }
 
@@ -66,7 +68,7 @@ def test_a_guarantee_lowered_under_use_evicts_no_workload(town_hall: Scene) -> N
     town_hall.until_runs(home, "one", "two")
     town_hall.until_held("fraud", 16)
     assert town_hall.borrowed("fraud") == 0
-    town_hall.edit("tenants/fraud.yaml", SHARE, "guaranteed: 8, sharing: lend-and-borrow, lend-up-to: 8")
+    town_hall.edit("tenants/fraud.yaml", SHARE, "guaranteed: 8, sharing: lend-and-borrow, lending-limit: 8")
     town_hall.apply("Cohort", "ClusterQueue")
     town_hall.until_borrowed("fraud", 8)
     assert town_hall.gpus_in_use("fraud") == 16
@@ -149,13 +151,13 @@ def _parent_cohort(scene: Scene, queue: str) -> str:
 def test_hold_keeps_what_runs_and_starts_nothing(town_hall: Scene) -> None:
     home = town_hall.submit("fraud", "one", 8)
     town_hall.until_runs(home, "one")
-    town_hall.edit("tenants/fraud.yaml", "tier: batch", "tier: batch\nqueue: hold")
+    town_hall.edit("tenants/fraud.yaml", "tier: batch", "tier: batch\nstop-policy: hold")
     town_hall.apply("ClusterQueue")
     until(lambda: town_hall.holdings()[0] and _state(town_hall) != "open", "the queue is closed")
     town_hall.submit("fraud", "two", 8)
     town_hall.until_said(home, "two", "Its queue is on hold")
     assert town_hall.runs(home, "one")
-    town_hall.edit("tenants/fraud.yaml", "queue: hold", "queue: open")
+    town_hall.edit("tenants/fraud.yaml", "stop-policy: hold", "stop-policy: none")
     town_hall.apply("ClusterQueue")
     town_hall.until_runs(home, "two")
 
@@ -164,12 +166,12 @@ def test_what_came_on_hold_says_what_it_waits_for_once_the_queue_is_open(town_ha
     """Kueue looks at one of six that are the same, and leaves with the others what it said on hold."""
     home = town_hall.submit("leaver", "runs", 8)
     town_hall.until_runs(home, "runs")
-    town_hall.edit("tenants/leaver.yaml", "tier: batch", "tier: batch\nqueue: hold")
+    town_hall.edit("tenants/leaver.yaml", "tier: batch", "tier: batch\nstop-policy: hold")
     town_hall.apply("ClusterQueue")
     late = [town_hall.submit("leaver", f"late-{number}", 8) and f"late-{number}" for number in range(6)]
     for name in late:
         town_hall.until_said(home, name, "Its queue is on hold")
-    town_hall.edit("tenants/leaver.yaml", "queue: hold", "queue: open")
+    town_hall.edit("tenants/leaver.yaml", "stop-policy: hold", "stop-policy: none")
     town_hall.apply("ClusterQueue")
     for name in late:
         town_hall.until_said(home, name, "It waits for 8 more nvidia.com/gpu")
@@ -178,15 +180,15 @@ def test_what_came_on_hold_says_what_it_waits_for_once_the_queue_is_open(town_ha
 def test_drain_evicts_what_runs_and_gives_it_back_its_place(town_hall: Scene) -> None:
     home = town_hall.submit("fraud", "one", 8)
     town_hall.until_runs(home, "one")
-    town_hall.edit("tenants/fraud.yaml", "tier: batch", "tier: batch\nqueue: drain")
+    town_hall.edit("tenants/fraud.yaml", "tier: batch", "tier: batch\nstop-policy: hold-and-drain")
     town_hall.apply("ClusterQueue")
     town_hall.until_held("fraud", 0)
     until(lambda: town_hall.evictions(reason="ClusterQueueStopped") == {"one": 1}, "it was evicted once")
-    sentence = town_hall.until_said(home, "one", "Its queue was emptied by the platform team.")
-    advice = "ask the platform team, or see `queue` and `offboarding` in the tenant's file."
-    assert sentence.endswith(f"until the platform team opens it again; {advice}")
+    advice = "ask the platform team, or see `stop-policy` and `offboarding` in the tenant's file."
+    sentence = town_hall.until_said(home, "one", f"until the platform team opens it again; {advice}")
+    assert "Its queue was emptied by the platform team." in sentence
     until(lambda: not town_hall.pods(home), "its pods are gone")
-    town_hall.edit("tenants/fraud.yaml", "queue: drain", "queue: open")
+    town_hall.edit("tenants/fraud.yaml", "stop-policy: hold-and-drain", "stop-policy: none")
     town_hall.apply("ClusterQueue")
     town_hall.until_runs(home, "one")
 
@@ -194,7 +196,7 @@ def test_drain_evicts_what_runs_and_gives_it_back_its_place(town_hall: Scene) ->
 def held_back(scene: Scene, gate: str) -> str:
     """The first namespace of fraud on hold or drained by its own line in the file; its name."""
     file = scene.folder / "tenants/fraud.yaml"
-    file.write_text(file.read_text("utf-8") + f"namespaces: [{{name: main, queue: {gate}}}]\n", "utf-8")
+    file.write_text(file.read_text("utf-8") + f"namespaces: [{{name: main, stop-policy: {gate}}}]\n", "utf-8")
     scene.apply("LocalQueue")
     (queue,) = scene.items("LocalQueue", scene.space("fraud"))
     until(lambda: not holds(scene.items("LocalQueue", scene.space("fraud"))[0], "Active"), "Kueue has stopped it")
@@ -253,7 +255,7 @@ def ask(scene: Scene, kind: str, query: str = "", **labels: str) -> Response:
     )
 
 
-@pytest.mark.parametrize("gate", ["hold", pytest.param("drain", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("gate", ["hold", pytest.param("hold-and-drain", marks=pytest.mark.exhaustive)])
 def test_work_without_a_queues_name_waits_while_its_namespace_is_on_hold_and_starts_afterwards(
     town_hall: Scene, gate: str
 ) -> None:

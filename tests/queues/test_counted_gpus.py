@@ -27,10 +27,10 @@ pytestmark = pytest.mark.exhaustive
 FILES = {
     "environment.yaml": town.ENVIRONMENT + "queues: {kinds: [jobset]}\n",
     "tenants/fraud.yaml": town.tenant(
-        "fraud", "risk", "guaranteed: 32, sharing: lend-and-borrow, lend-up-to: 16, borrow-up-to: 32"
+        "fraud", "risk", "guaranteed: 32, sharing: lend-and-borrow, lending-limit: 16, borrowing-limit: 32"
     ),
     "tenants/performance.yaml": town.tenant(
-        "performance", "markets", "guaranteed: 24, sharing: lend-and-borrow, lend-up-to: 24, borrow-up-to: 40"
+        "performance", "markets", "guaranteed: 24, sharing: lend-and-borrow, lending-limit: 24, borrowing-limit: 40"
     ),
 }
 CRDS = operators.crds

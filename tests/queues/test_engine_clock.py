@@ -37,7 +37,8 @@ ZONE = f"Etc/GMT{NOW.hour - 12:+d}"
 LEAD = NOW.replace(minute=0, second=0) + dt.timedelta(hours=17, minutes=50)
 """Ten minutes before the window of the next day."""
 WINDOW = (
-    f"windows: [{{name: day, flavor: a100, gpus: 8, days: mon-sun, starts: '06:00', ends: '18:00', zone: {ZONE}}}]\n"
+    "gpu-windows: "
+    f"[{{name: day, flavor: a100, gpus: 8, days: mon-sun, starts: '06:00', ends: '18:00', time-zone: {ZONE}}}]\n"
 )
 BUDGET = "budget: {monthly-usd: 1000000, monthly-gpu-hours: 1, when-spent: hold}\n"
 RECORD = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps/{words.CLOCK}"

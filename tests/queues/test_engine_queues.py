@@ -80,14 +80,14 @@ def test_a_namespace_changes_its_tier_when_its_queue_is_empty(project: Project, 
     assert scene.runs(home, "one")
 
     project.edit(FILE, "{name: train, tier: urgent}", "{name: train, tier: batch}")
-    project.edit(FILE, "namespaces:", "queue: drain\nnamespaces:")
+    project.edit(FILE, "namespaces:", "stop-policy: hold-and-drain\nnamespaces:")
     project.up()
     until(lambda: not scene.runs(home, "one"), "it is evicted")
     until(lambda: _local(scene, home, "default")["status"].get("reservingWorkloads") == 0, "nothing runs in its queue")
     project.edit(FILE, "{name: train, tier: batch}", "{name: train, tier: urgent}")
     project.up()
     assert _local(scene, home, "default")["spec"]["clusterQueue"] == "fraud--urgent"
-    project.edit(FILE, "queue: drain\n", "")
+    project.edit(FILE, "stop-policy: hold-and-drain\n", "")
     project.up()
     scene.until_runs(home, "one")
     admitted = (scene.workload(home, "one") or {})["status"]["admission"]

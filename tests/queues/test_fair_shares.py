@@ -22,20 +22,20 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.exhaustive
 
-SLICED = "  serve: {instance: p4d.24xlarge, nodes: 1, mig: {layout: {1g.5gb: 4, 3g.20gb: 1}}}\n"
+SLICED = "  serve: {instance-type: p4d.24xlarge, nodes: 1, mig: {layout: {1g.5gb: 4, 3g.20gb: 1}}}\n"
 FILES = {
     "environment.yaml": town.ENVIRONMENT.replace("nodes: 8", "nodes: 6") + SLICED,
     "tenants/slices.yaml": town.tenant("slices", "research", "guaranteed: 8").replace(
         "guaranteed: 8}}", "guaranteed: 8}, a100-1g.5gb: {guaranteed: 32}, a100-3g.20gb: {guaranteed: 8}}"
     ),
-    "tenants/owner.yaml": town.tenant("owner", "research", "guaranteed: 24, sharing: lend, lend-up-to: 24"),
+    "tenants/owner.yaml": town.tenant("owner", "research", "guaranteed: 24, sharing: lend, lending-limit: 24"),
     "tenants/fraud.yaml": town.tenant(
         "fraud",
         "risk",
-        "guaranteed: 0, sharing: lend-and-borrow, borrow-up-to: 24",
+        "guaranteed: 0, sharing: lend-and-borrow, borrowing-limit: 24",
     ),
     "tenants/pricing.yaml": town.tenant(
-        "pricing", "markets", "guaranteed: 0, sharing: lend-and-borrow, borrow-up-to: 24"
+        "pricing", "markets", "guaranteed: 0, sharing: lend-and-borrow, borrowing-limit: 24"
     ),
     "tenants/scoring.yaml": town.tenant("scoring", "markets", "guaranteed: 8", "production"),
     "tenants/nightly.yaml": town.tenant(

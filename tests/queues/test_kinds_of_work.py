@@ -19,12 +19,12 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.exhaustive
 
-SHARE = "guaranteed: 8, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16"
+SHARE = "guaranteed: 8, sharing: lend-and-borrow, lending-limit: 8, borrowing-limit: 16"
 KINDS = ("jobset", "leaderworkerset", "mpijob", "raycluster", "rayjob", "trainjob")
 FILES = {
     "environment.yaml": town.ENVIRONMENT.replace("nodes: 8", "nodes: 3") + f"queues: {{kinds: [{', '.join(KINDS)}]}}\n",
     "tenants/fraud.yaml": town.tenant("fraud", "risk", SHARE),
-    "tenants/owner.yaml": town.tenant("owner", "markets", "guaranteed: 16, sharing: lend, lend-up-to: 16"),
+    "tenants/owner.yaml": town.tenant("owner", "markets", "guaranteed: 16, sharing: lend, lending-limit: 16"),
 }
 
 CRDS = operators.crds

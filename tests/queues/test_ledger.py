@@ -49,13 +49,13 @@ QUEUED = ("jobset", "leaderworkerset", "mpijob", "raycluster", "rayjob", "trainj
 FILES = {
     # The heads of Ray clusters and the launchers of MPIJobs have no GPUs.
     "environment.yaml": town.ENVIRONMENT.replace("{cpu: 600, memory: 4Ti}", "{services: 200}")
-    + "  general: {instance: m7i.4xlarge, nodes: 2}\n"
+    + "  general: {instance-type: m7i.4xlarge, nodes: 2}\n"
     + f"queues: {{clock: true, kinds: [{', '.join(QUEUED)}]}}\n",
     "tenants/fraud.yaml": town.tenant(
-        "fraud", "risk", "guaranteed: 32, sharing: lend-and-borrow, lend-up-to: 16, borrow-up-to: 32"
+        "fraud", "risk", "guaranteed: 32, sharing: lend-and-borrow, lending-limit: 16, borrowing-limit: 32"
     ),
     "tenants/performance.yaml": town.tenant(
-        "performance", "markets", "guaranteed: 24, sharing: lend-and-borrow, lend-up-to: 24, borrow-up-to: 40"
+        "performance", "markets", "guaranteed: 24, sharing: lend-and-borrow, lending-limit: 24, borrowing-limit: 40"
     ),
 }
 EVENTS = int(os.environ.get("TENANCY_LEDGER_EVENTS", "300"))

@@ -8,12 +8,12 @@ from scene import Scene
 
 pytestmark = pytest.mark.exhaustive
 
-SPARE = "  spare: {instance: p4d.24xlarge, nodes: 1, tiers: [batch]}\n"
-BORROWS = "guaranteed: 8, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 8"
+SPARE = "  spare: {instance-type: p4d.24xlarge, nodes: 1, tiers: [batch]}\n"
+BORROWS = "guaranteed: 8, sharing: lend-and-borrow, lending-limit: 8, borrowing-limit: 8"
 FILES = {
     "environment.yaml": town.ENVIRONMENT.replace("nodes: 8", "nodes: 1") + SPARE,
     # Of claims of one size the first by name gets the better pool, which is not for all tenants.
-    "tenants/fraud.yaml": town.tenant("fraud", "risk", "guaranteed: 8, sharing: lend, lend-up-to: 8"),
+    "tenants/fraud.yaml": town.tenant("fraud", "risk", "guaranteed: 8, sharing: lend, lending-limit: 8"),
     "tenants/pricing.yaml": town.tenant("pricing", "markets", BORROWS),
 }
 

@@ -22,10 +22,10 @@ from tenancy.cluster.api import Response
 from tests.prometheus_double import prometheus_double
 from tests.waiting import until
 
-BORROWS = "guaranteed: 0, sharing: lend-and-borrow, borrow-up-to: 32"
+BORROWS = "guaranteed: 0, sharing: lend-and-borrow, borrowing-limit: 32"
 WINDOW = (
-    "windows: [{name: close, flavor: a100, gpus: 16, days: mon-sun, starts: '17:00', ends: '20:00', "
-    "zone: Europe/Berlin}]\n"
+    "gpu-windows: [{name: close, flavor: a100, gpus: 16, days: mon-sun, starts: '17:00', ends: '20:00', "
+    "time-zone: Europe/Berlin}]\n"
 )
 BUDGET = "budget: {monthly-usd: 1000000, monthly-gpu-hours: 1, when-spent: hold}\n"
 NOTEBOOKS = """\
@@ -33,7 +33,7 @@ NOTEBOOKS = """\
     priority: 50
     interruptible: true
     quota: {cpu: 600, memory: 4Ti}
-    idle: {after: 1m, warn: 2, then: suspend}
+    idle: {duration: 1m, warnings: 2, action: suspend}
 flavors:
 """
 FILES = {
@@ -80,7 +80,7 @@ def test_an_idle_notebook_is_suspended_after_its_warnings_and_comes_back(scene: 
     scene.submit("desk", "first", 8)
     now = dt.datetime.now(dt.UTC)
     # It may be the hour of the window, whose GPUs the rounds would move.
-    tenants = [tenant.model_copy(update={"windows": ()}) for tenant in scene.loaded.tenants]
+    tenants = [tenant.model_copy(update={"gpu_windows": ()}) for tenant in scene.loaded.tenants]
     with prometheus_double() as double:
         double.idle(space, "idle-0", ("StatefulSet", "idle"), 8)
         double.idle(space, "busy-0", ("StatefulSet", "busy"), 7)

@@ -16,14 +16,14 @@ images:
   registries: [registry.bank.example/shared/]
   sample: registry.bank.example/shared/cuda-sample:13.1
 tiers:
-  production: {priority: 1000, borrows: false}
+  production: {priority: 1000, allow-borrowing: false}
   batch: {priority: 100, interruptible: true, quota: {cpu: 600, memory: 4Ti}}
 flavors:
   a100: {gpu: a100-40gb}
   a100-1g.5gb: {gpu: a100-40gb, mig: 1g.5gb}
   a100-3g.20gb: {gpu: a100-40gb, mig: 3g.20gb}
 pools:
-  train: {instance: p4d.24xlarge, nodes: 8}
+  train: {instance-type: p4d.24xlarge, nodes: 8}
 """
 
 

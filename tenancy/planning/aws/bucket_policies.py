@@ -101,7 +101,7 @@ def _base_statements(environment: Environment, resources: list[str]) -> Iterator
         {"StringNotEquals": {**allowed_network, **exempt_principals}},
         principal="*",
     )
-    if organisation := environment.aws.organization:
+    if organisation := environment.aws.organization_id:
         organization_or_exempt = {"aws:PrincipalOrgID": organisation, **exempt_principals}
         yield deny(
             "OnlyOfTheOrganisation",

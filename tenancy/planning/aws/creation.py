@@ -17,7 +17,7 @@ FIXED_FIELDS: Mapping[str, str] = MappingProxyType(
         "aws.region": "a cluster is in one region",
         "aws.network.vpc": "EKS fixes the VPC of a cluster",
         "aws.network.cidr": "EC2 fixes the range of a VPC",
-        "aws.encryption-key": "EKS encrypts a cluster's secrets with the key that it was given first",
+        "aws.kms-key-arn": "EKS encrypts a cluster's secrets with the key that it was given first",
         "cluster.name": "EKS fixes the name of a cluster, and its roles, groups and key are named after it",
         SERVICE_CIDR: "EKS fixes the range of a cluster's services",
     }
@@ -37,7 +37,7 @@ def fixed_values(plan: ClusterPlan) -> dict[str, str]:
         "aws.region": plan.region,
         "aws.network.vpc": network.vpc or CREATED_HERE,
         "aws.network.cidr": "" if network.vpc else network.cidr,
-        "aws.encryption-key": plan.key or CREATED_HERE,
+        "aws.kms-key-arn": plan.key or CREATED_HERE,
         "cluster.name": plan.name,
         SERVICE_CIDR: plan.service_cidr,
     }

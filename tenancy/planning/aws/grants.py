@@ -103,7 +103,7 @@ def _bucket_statements(
 
     by_access = {access: [grant for grant in grants if grant.access is access] for access in Access}
     write_grants = [grant for grant in grants if grant.access is not Access.READ_ONLY]
-    versioned = environment.buckets[bucket].versioned
+    versioned = environment.buckets[bucket].versioning
     yield lists("List", LIST, grants)
     yield objects("Read", READ, grants)
     if write_grants and versioned:
@@ -134,11 +134,11 @@ def _key_statements(
         contexts: set[str] = set()
         for bucket in sorted({grant.bucket for grant in grants}):
             spec = environment.buckets[bucket]
-            if spec.existing and not spec.key_arn:
+            if spec.existing and not spec.kms_key_arn:
                 continue
             bucket_grants = [grant for grant in grants if grant.bucket == bucket]
             write_grants = [grant for grant in bucket_grants if grant.access is not Access.READ_ONLY]
-            if spec.key is KeyPer.TENANT and tenant:
+            if spec.kms_key_scope is KeyPer.TENANT and tenant:
                 covered_grants = (
                     write_grants if writes else [grant for grant in bucket_grants if grant.access is Access.READ_ONLY]
                 )
@@ -150,10 +150,10 @@ def _key_statements(
             else:
                 # A role that writes with the bucket's key reads as well.
                 covered_grants = bucket_grants if bool(write_grants) is writes else []
-                keys = {spec.key_arn or names.bucket_key_alias(environment, bucket)} if covered_grants else set()
+                keys = {spec.kms_key_arn or names.bucket_key_alias(environment, bucket)} if covered_grants else set()
             if not covered_grants:
                 continue
-            (given_keys if spec.key_arn else aliases).update(keys)
+            (given_keys if spec.kms_key_arn else aliases).update(keys)
             bucket_resource = bucket_arn(environment, bucket)
             contexts |= {bucket_resource, *(f"{bucket_resource}/{grant.text}*" for grant in covered_grants)}
         condition = {
@@ -190,7 +190,7 @@ def resource_statements(environment: Environment, tenant: Tenant, namespace: Nam
         if names_in_use := [name for name, use in entries.items() if applies_to(use.namespaces, namespace)]:
             arns = [arn + kind.pods.suffix for arn in kind.arns(environment, tenant, names_in_use)]
             yield allow(kind.pods.sid, [*kind.pods.actions], arns)
-    for number, files in enumerate(tenant.aws_resources.files):
+    for number, files in enumerate(tenant.aws_resources.efs_access_points):
         if applies_to(files.namespaces, namespace):
             actions = [MOUNT, MOUNT_WRITE] if files.access == "read-write" else [MOUNT]
             system = arn(environment, "elasticfilesystem", f"file-system/{files.file_system}")

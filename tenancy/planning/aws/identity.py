@@ -80,7 +80,7 @@ def key_alias(environment: Environment) -> str:
 
 def volume_key(environment: Environment) -> str:
     """Key with which EC2 encrypts the volumes that Karpenter and the CSI driver create."""
-    return environment.aws.encryption_key or key_alias(environment)
+    return environment.aws.kms_key_arn or key_alias(environment)
 
 
 def log_group_prefix(environment: Environment) -> str:
@@ -385,7 +385,7 @@ def s3_endpoint_policy(environment: Environment) -> Document:
     """
     aws = environment.aws
     own_principals = (
-        {"aws:PrincipalOrgID": aws.organization} if aws.organization else {"aws:PrincipalAccount": aws.account}
+        {"aws:PrincipalOrgID": aws.organization_id} if aws.organization_id else {"aws:PrincipalAccount": aws.account}
     )
     writes = ["s3:CreateBucket", "s3:DeleteObject*", "s3:Put*"]
     return _document(

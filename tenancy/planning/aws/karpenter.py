@@ -80,7 +80,7 @@ def node_settings(environment: Environment, name: str, pool: Pool) -> dict[str, 
         **launch_settings(
             pool.ami_release or aws.ami_release,
             aws.root_gib(pool.machine.nvme),
-            aws.encryption_key or "",
+            aws.kms_key_arn or "",
             user_data(environment, name, base=False),
             pool_tags(environment, name),
         ),
@@ -169,7 +169,7 @@ def _node_pool(environment: Environment, name: str, pool: Pool) -> dict[str, Any
             "spec": {
                 "nodeClassRef": reference,
                 "requirements": [
-                    _requirement(INSTANCE_TYPE, pool.instance),
+                    _requirement(INSTANCE_TYPE, pool.instance_type),
                     _requirement("karpenter.sh/capacity-type", capacity_type(pool)),
                     _requirement("kubernetes.io/arch", machine.architecture),
                     _requirement("kubernetes.io/os", "linux"),
@@ -187,7 +187,7 @@ def _node_pool(environment: Environment, name: str, pool: Pool) -> dict[str, Any
             "consolidationPolicy": "WhenEmpty",
             "consolidateAfter": IDLE_TIMEOUT,
             # The pace of replacements; what is idle may go all at once.
-            "budgets": [{"nodes": str(pool.upgrade.at_once), "reasons": ["Drifted"]}],
+            "budgets": [{"nodes": str(pool.upgrade.max_unavailable), "reasons": ["Drifted"]}],
         },
         "limits": _limits(environment, name, pool),
     }

@@ -69,7 +69,7 @@ def device_plugin_configs(environment: Environment) -> dict[str, dict[str, Any]]
 
     Their strategy counts only where the operator has none of its own: MIG_STRATEGY in the plugin's environment wins.
     """
-    pool_names = [name for name, pool in sorted(environment.pools.items()) if pool.mig or pool.share]
+    pool_names = [name for name, pool in sorted(environment.pools.items()) if pool.mig or pool.gpu_sharing]
     return {name: _plugin_config(environment, name) for name in pool_names}
 
 
@@ -77,16 +77,16 @@ def _plugin_config(environment: Environment, name: str) -> dict[str, Any]:
     pool = environment.pools[name]
     # Without MIG none: the plugin refuses to start with mixed and MPS.
     config: dict[str, Any] = {"version": "v1", "flags": {"migStrategy": pool.strategy.value if pool.mig else "none"}}
-    if pool.share:
+    if pool.gpu_sharing:
         profiles = {profile for _, slices in environment.partitions_of(name) for profile in slices or [None]}
         single = pool.strategy is Strategy.SINGLE
         resources = sorted({gpus.resource_name(None if single else profile, shared=False) for profile in profiles})
-        mode = "mps" if pool.share.mode is Sharing.MPS else "timeSlicing"
+        mode = "mps" if pool.gpu_sharing.mode is Sharing.MPS else "timeSlicing"
         config["sharing"] = {
             mode: {
                 "renameByDefault": True,  # as <resource>.shared, so that a replica is not mistaken for a whole GPU
                 "failRequestsGreaterThanOne": True,  # two replicas may be one GPU twice; with MPS the plugin insists
-                "resources": [{"name": resource, "replicas": pool.share.replicas} for resource in resources],
+                "resources": [{"name": resource, "replicas": pool.gpu_sharing.replicas} for resource in resources],
             }
         }
     return config
@@ -104,7 +104,7 @@ def registration_labels(name: str, pool: Pool) -> dict[str, str]:
 
 def _layout_digest(environment: Environment, name: str) -> str:
     pool = environment.pools[name]
-    share = (pool.share.mode.value, pool.share.replicas) if pool.share else None
+    share = (pool.gpu_sharing.mode.value, pool.gpu_sharing.replicas) if pool.gpu_sharing else None
     layout = [[(count, dict(slices)) for count, slices in environment.partitions_of(name)], pool.strategy.value, share]
     return hashlib.sha256(json.dumps(layout, sort_keys=True).encode()).hexdigest()[:8]
 
@@ -131,7 +131,7 @@ def _node_config(environment: Environment, name: str | None, base: bool) -> str:
     spec: dict[str, Any] = {"kubelet": kubelet}
     if name:
         pool = environment.pools[name]
-        labels = {LAYOUT_LABEL: _layout_digest(environment, name)} if pool.mig or pool.share else {}
+        labels = {LAYOUT_LABEL: _layout_digest(environment, name)} if pool.mig or pool.gpu_sharing else {}
         if base:
             labels |= registration_labels(name, pool)
             # EKS' own number for managed nodes: whichever part merges last, the plan is right.

@@ -59,10 +59,10 @@ def data_plan(environment: Environment, tenants: Sequence[Tenant]) -> DataPlan |
         providers=tuple(_providers(environment, tenants)),
         access_entries=tuple(
             AccessEntry(environment.cluster.name, role, (group,), names.tags(environment))
-            for group, role in sorted(aws.people.items())
+            for group, role in sorted(aws.group_roles.items())
         ),
         break_glass=_break_glass(environment),
-        cost_tags=COST_TAGS if aws.payer else (),
+        cost_tags=COST_TAGS if aws.management_account else (),
         tags=names.tags(environment),
     )
 
@@ -132,7 +132,7 @@ def _bucket(environment: Environment, tenants: Sequence[Tenant], name: str) -> B
         name=name,
         policy=bucket_policy(environment, tenants, name),
         key=names.bucket_key_alias(environment, name),
-        versioned=spec.versioned,
+        versioned=spec.versioning,
         lifecycle=tuple(_lifecycle(environment, tenants, name)),
         tags={**names.tags(environment), **({PURPOSE_TAG: spec.purpose} if spec.purpose else {})},
     )
@@ -143,17 +143,17 @@ def _lifecycle(environment: Environment, tenants: Sequence[Tenant], name: str) -
     yield LifecycleRule(
         id="everything",
         prefix="",
-        expire_days=spec.expire_after,
-        old_version_days=spec.keep_versions if spec.versioned else None,
+        expire_days=spec.expiration_days,
+        old_version_days=spec.noncurrent_version_days if spec.versioning else None,
         abort_upload_days=UPLOAD_DAYS,
-        drop_markers=spec.versioned and spec.expire_after is None,
+        drop_markers=spec.versioning and spec.expiration_days is None,
     )
     days: dict[tuple[str, str], int] = {}
     for tenant in tenants:
         for grant in tenant.storage:
-            if grant.bucket == name and grant.expire_after:
+            if grant.bucket == name and grant.expiration_days:
                 key = (tenant.tenant, grant.prefix)
-                days[key] = min(grant.expire_after, days.get(key, grant.expire_after))
+                days[key] = min(grant.expiration_days, days.get(key, grant.expiration_days))
     for (tenant_name, prefix), expire in sorted(days.items()):
         digest = hashlib.sha256(prefix.encode()).hexdigest()[:8]
         yield LifecycleRule(id=f"{tenant_name}-{digest}", prefix=prefix, expire_days=expire)
@@ -169,7 +169,7 @@ def _providers(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[
             existing=False,
             tags=names.tags(environment),
         )
-    existing_providers = environment.aws.existing_providers
+    existing_providers = environment.aws.existing_oidc_providers
     for issuer, forge in sorted({(tenant.ci.issuer, tenant.ci.forge) for tenant in tenants if tenant.ci}):
         yield OidcProvider(
             url=f"https://{issuer}",
@@ -198,7 +198,7 @@ def _break_glass(environment: Environment) -> BreakGlassPlan | None:
     }
     trust = {
         "Effect": "Allow",
-        "Principal": {"AWS": list(spec.trusted)},
+        "Principal": {"AWS": list(spec.trusted_principals)},
         "Action": "sts:AssumeRole",
         "Condition": {
             "Bool": {"aws:MultiFactorAuthPresent": "true"},

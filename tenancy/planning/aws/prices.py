@@ -42,7 +42,7 @@ def _discounted(price: Decimal, discount: int) -> int:
 def pool_price(environment: Environment, name: str) -> int | None:
     """Millionths of a dollar for a node-hour of a pool; None where no price is known."""
     pool = environment.pools[name]
-    return node_price(environment, name, pool.instance, purchase_kind(pool))
+    return node_price(environment, name, pool.instance_type, purchase_kind(pool))
 
 
 def node_prices(environment: Environment) -> dict[str, Fraction | None]:

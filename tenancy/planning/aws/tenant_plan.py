@@ -60,7 +60,7 @@ def _keys(environment: Environment, tenant: Tenant) -> Iterator[KeyPlan]:
     write_grants = [
         grant
         for grant in tenant.storage
-        if environment.buckets[grant.bucket].key is KeyPer.TENANT and grant.access is not Access.READ_ONLY
+        if environment.buckets[grant.bucket].kms_key_scope is KeyPer.TENANT and grant.access is not Access.READ_ONLY
     ]
     if write_grants:
         yield KeyPlan(

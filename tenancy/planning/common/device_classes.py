@@ -20,7 +20,7 @@ def claimable_flavors(environment: Environment) -> dict[str, Flavor]:
     """Flavors that have a class. A replica has none: its class would match whole GPUs."""
     if not environment.uses_device_claims:
         return {}
-    return {name: flavor for name, flavor in sorted(environment.flavors.items()) if flavor.share is None}
+    return {name: flavor for name, flavor in sorted(environment.flavors.items()) if flavor.gpu_sharing is None}
 
 
 def granted_classes(environment: Environment, tenant: Tenant) -> list[str]:

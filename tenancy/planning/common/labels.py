@@ -62,7 +62,10 @@ def exclude_system_namespaces(environment: Environment, *, unmanaged: bool = Tru
 
     By the name, which the API server sets and keeps: no label can take a namespace out of the guards' scope.
     """
-    excluded_namespaces = {*environment.system_namespaces, *(() if unmanaged else environment.platform.unmanaged)}
+    excluded_namespaces = {
+        *environment.system_namespaces,
+        *(() if unmanaged else environment.platform.unmanaged_namespaces),
+    }
     systems = {"key": words.SPACE_NAME, "operator": "NotIn", "values": sorted(excluded_namespaces)}
     return {"matchExpressions": [systems]}
 

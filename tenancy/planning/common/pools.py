@@ -27,10 +27,10 @@ def node_labels(name: str, pool: Pool) -> dict[str, str]:
     return {
         words.POOL: name,
         **({words.TENANT: pool.sole_tenant} if pool.sole_tenant else {}),
-        "node.kubernetes.io/instance-type": pool.instance,
+        "node.kubernetes.io/instance-type": pool.instance_type,
         **gpu_labels,
         **({MIG_CONFIG: name} if pool.mig else {}),
-        **({PLUGIN_CONFIG: name} if pool.mig or pool.share else {}),
+        **({PLUGIN_CONFIG: name} if pool.mig or pool.gpu_sharing else {}),
     }
 
 
@@ -68,9 +68,9 @@ def extended_resources(environment: Environment, name: str) -> dict[str, int]:
     if not environment.uses_device_claims:
         for count, slices in environment.partitions_of(name):
             for profile, slice_count in slices.items() or [(None, 1)]:
-                resource = resource_name(profile, pool.share is not None, pool.strategy)
+                resource = resource_name(profile, pool.gpu_sharing is not None, pool.strategy)
                 counts[resource] = counts.get(resource, 0) + count * slice_count * (
-                    pool.share.replicas if pool.share else 1
+                    pool.gpu_sharing.replicas if pool.gpu_sharing else 1
                 )
     return counts
 

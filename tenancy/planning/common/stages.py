@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.people import Role
-from tenancy.spec.fields.queues import QueueState
+from tenancy.spec.fields.queues import StopPolicy
 from tenancy.spec.fields.tenant import OffboardingStage, Tenant
 from tenancy.spec.loader import Loaded
 
@@ -34,8 +34,8 @@ def with_former_namespaces(environment: Environment, tenants: Iterable[Tenant]) 
     }
     if not former_namespaces:
         return environment
-    unmanaged = tuple(sorted({*environment.platform.unmanaged, *former_namespaces}))
-    platform = environment.platform.model_copy(update={"unmanaged": unmanaged})
+    unmanaged = tuple(sorted({*environment.platform.unmanaged_namespaces, *former_namespaces}))
+    platform = environment.platform.model_copy(update={"unmanaged_namespaces": unmanaged})
     return environment.model_copy(update={"platform": platform})
 
 
@@ -45,17 +45,18 @@ def effective_at_stage(tenant: Tenant) -> Tenant:
     People of a virtual cluster work with its own API server. A right to create pods in the host namespace, or to exec
     into the virtual control plane, would bypass its isolation.
 
-    Running work may end, so a tenant whose removal is reverted loses none of it. `queue: drain` in the file evicts
+    Running work may end, so a tenant whose removal is reverted loses none of it. `stop-policy: hold-and-drain` in the
+    file evicts
     running work too. Isolation resources, guards and the grants of running work stay. GPU grants stay as well: without
     a role that creates work they have no effect, and a namespace without any opens its GPUs to all.
     """
     if tenant.offboarding is None and not tenant.in_virtual_clusters:
         return tenant
-    queue_state = QueueState.DRAIN if tenant.queue is QueueState.DRAIN else QueueState.HOLD
+    queue_state = StopPolicy.HOLD_AND_DRAIN if tenant.stop_policy is StopPolicy.HOLD_AND_DRAIN else StopPolicy.HOLD
     return tenant.model_copy(
         update={
             "people": tuple(person.model_copy(update={"role": Role.VIEWER}) for person in tenant.people),
             "ci": tenant.ci and tenant.ci.model_copy(update={"role": Role.VIEWER.value}),
-            "queue": queue_state if tenant.offboarding else tenant.queue,
+            "stop_policy": queue_state if tenant.offboarding else tenant.stop_policy,
         }
     )

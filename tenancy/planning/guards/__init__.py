@@ -102,7 +102,7 @@ def guard_objects(environment: Environment) -> tuple[Object, ...]:
     selectors = {
         NamespaceScope.MANAGED: exclude_system_namespaces(environment, unmanaged=False),
         NamespaceScope.ALL: exclude_system_namespaces(environment),
-        NamespaceScope.UNMANAGED: in_namespaces(environment.platform.unmanaged),
+        NamespaceScope.UNMANAGED: in_namespaces(environment.platform.unmanaged_namespaces),
     }
     policies, bindings = [], []
     for guard in guards(environment):

@@ -24,5 +24,5 @@ def guard_facts(environment: Environment) -> GuardFacts:
         frameworks=frameworks(environment),
         claim_classes=tuple(environment.claim_classes),
         volume_attributes_classes=tuple(environment.platform.volume_attributes_classes),
-        keys=tuple(environment.platform.keys),
+        keys=tuple(environment.platform.metadata_keys),
     )

@@ -167,10 +167,12 @@ def _namespace_variables(environment: Environment | None) -> dict[str, str]:
 
     platform_key = f"k.startsWith({cel(words.PREFIX)})"
     pod_security = "k.startsWith('pod-security.kubernetes.io/')"
-    if environment and (environment.platform.unmanaged or environment.platform.temporary_namespaces):
+    if environment and (environment.platform.unmanaged_namespaces or environment.platform.temporary_namespaces):
         # Their own owners choose it; a conformance suite labels each namespace that it makes.
         name = "object.metadata.name"
-        unmanaged_name = f"{name} in {cel(list(environment.platform.unmanaged))} || {is_temporary(environment, name)}"
+        unmanaged_name = (
+            f"{name} in {cel(list(environment.platform.unmanaged_namespaces))} || {is_temporary(environment, name)}"
+        )
         pod_security = f"({pod_security} && !({unmanaged_name}))"
     protected = (
         f"({platform_key} || {pod_security} || k.startsWith('kueue.x-k8s.io/')"

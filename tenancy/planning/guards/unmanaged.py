@@ -21,7 +21,7 @@ UNMANAGED = "tenancy-unmanaged"
 
 def unmanaged_guards(environment: Environment, facts: GuardFacts) -> Iterator[Guard]:
     """Guards on the namespaces that are neither a tenant's nor the platform's; none if there are no such namespaces."""
-    if not environment.platform.unmanaged:
+    if not environment.platform.unmanaged_namespaces:
         return
     yield Guard(
         UNMANAGED,

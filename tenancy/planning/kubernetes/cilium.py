@@ -65,7 +65,7 @@ def namespace_policies(environment: Environment, tenant: Tenant, namespace: Name
         yield policy("egress-hosts", host_rules)
     if tenant.has_identity(namespace) and environment.aws.identity is not PodIdentity.IRSA:
         yield policy("pod-identity", [{"toEntities": ["host"], "toPorts": [_ports(AGENT_PORT)]}])
-    if accounts := [account.name for account in tenant.accounts_in(namespace) if account.api_token]:
+    if accounts := [account.name for account in tenant.accounts_in(namespace) if account.automount_token]:
         account_selector = {"matchExpressions": [{"key": ACCOUNT_LABEL, "operator": "In", "values": sorted(accounts)}]}
         yield policy(
             "api-server", [{"toEntities": ["kube-apiserver"], "toPorts": [_ports(API_PORT)]}], account_selector
@@ -141,7 +141,7 @@ def tenant_network_policies(environment: Environment, tenant: Tenant) -> tuple[O
     namespaces_with_token = [
         tenant.namespace_name(part)
         for part in tenant.namespaces
-        if any(account.api_token for account in tenant.accounts_in(part))
+        if any(account.automount_token for account in tenant.accounts_in(part))
     ]
     if len(namespaces_with_token) < len(tenant.namespaces):
         without_token = (

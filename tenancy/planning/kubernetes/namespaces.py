@@ -56,18 +56,18 @@ def allowances(environment: Environment, tenant: Tenant, namespace: Namespace) -
         allowed.ANY_NODE: not tenant.on_own_nodes,
         allowed.BESIDE_OTHERS: not tenant.dedicated_hosts,
         allowed.GPUS_FOR_ALL: not tenant.gpu_users,
-        allowed.IMAGE_TAGS: tier.image_tags,
-        allowed.LARGE_CONFIG: tier.large_config,
+        allowed.IMAGE_TAGS: tier.allow_image_tags,
+        allowed.LARGE_CONFIG: tier.allow_large_config,
         allowed.NODE_RUNTIME: not tenant.is_sandboxed,
         allowed.SYNCED_NAMES: tenant.in_virtual_clusters,
-        allowed.WRITABLE_ROOT: tier.writable_root,
+        allowed.WRITABLE_ROOT: tier.allow_writable_root_filesystem,
     }
     return sorted(name.value for name, is_granted in grants.items() if is_granted)
 
 
 def token_accounts(tenant: Tenant, namespace: Namespace) -> list[str]:
     """Names of a namespace's service accounts whose pods get a token for the API server."""
-    return [account.name for account in tenant.accounts_in(namespace) if account.api_token]
+    return [account.name for account in tenant.accounts_in(namespace) if account.automount_token]
 
 
 def queue_notes(environment: Environment, tenant: Tenant, namespace: Namespace) -> dict[str, str]:
@@ -102,8 +102,8 @@ def namespace_meta(environment: Environment, tenant: Tenant, namespace: Namespac
     }
     if environment.uses_device_claims:
         lists[words.ALLOWED_DEVICE_CLASSES] = granted_classes(environment, tenant)
-    waivers = [f"{w.rule}={w.until.isoformat()}" for w in tenant.exceptions if w.object == namespace.name]
-    spread, spread_of = environment.tiers[tier].spread, environment.tiers[tier].spread_of
+    waivers = [f"{w.rule}={w.until.isoformat()}" for w in tenant.exceptions if w.namespace == namespace.name]
+    spread, spread_of = environment.tiers[tier].topology_spread, environment.tiers[tier].topology_spread_scope
     annotations = {
         **tenant.annotations,
         **namespace.annotations,

@@ -48,7 +48,7 @@ def network_policies(environment: Environment, tenant: Tenant, namespace: Namesp
             # Only the platform writes the label: ns-01 refuses all others.
             policies.append(both_ways("allow-cross-namespace", Peer(namespaces={words.TENANT: tenant.tenant})))
     if environment.cluster.cni is not Cni.CILIUM:
-        caches = [_DNS_CACHE] if environment.cluster.dns_cache else []
+        caches = [_DNS_CACHE] if environment.cluster.node_local_dns else []
         policies.append(policy("dns", egress=[_CLUSTER_DNS, *caches]))
     if network_rules := [*_peer_rules(environment, tenant.egress), *_aws_rules(environment, tenant, namespace)]:
         policies.append(policy("egress", egress=network_rules))
@@ -81,7 +81,7 @@ def _aws_rules(environment: Environment, tenant: Tenant, namespace: Namespace) -
     # To Cilium the agent is the node itself, which no address range names.
     if environment.aws.identity is not PodIdentity.IRSA and environment.cluster.cni is not Cni.CILIUM:
         yield NetworkRule((Peer(AGENT),), (Port("TCP", 80),))
-    if ranges := environment.aws.network.service_ranges:
+    if ranges := environment.aws.network.aws_service_cidrs:
         yield NetworkRule(tuple(Peer(cidr) for cidr in ranges), (Port("TCP", 443),))
 
 

@@ -99,7 +99,7 @@ def resource_quota(environment: Environment, tenant: Tenant, namespace: Namespac
         "services.loadbalancers": "0",
         "services.nodeports": "0",
         **{key: quantities.write_count(maximum) for key, maximum in object_counts(environment, quota).items()},
-        **quota.other,
+        **quota.hard,
         **gpu_quota(environment, tenant, namespace),
     }
     return ResourceQuota(_meta(environment, tenant, namespace, NAME), dict(sorted(hard.items())))
@@ -150,7 +150,7 @@ def _compute(quota: Quota) -> dict[str, str]:
 def limit_range(environment: Environment, tenant: Tenant, namespace: Namespace) -> LimitRange:
     """Defaults and bounds of containers and claims; never a GPU (quota-02)."""
     tier = environment.tiers[tenant.tier_of(namespace)]
-    container, claim = tier.container, tier.claim
+    container, claim = tier.container, tier.volume_claim
     node = _largest_node(environment, tenant, tenant.tier_of(namespace))
     maxima = {
         key: _cap_at_node(maximum, node.get(key), container.default.get(key)) for key, maximum in container.max.items()

@@ -269,7 +269,7 @@ def missing_pool(environment: Environment, tenant: Tenant, namespace: Namespace)
     return (
         f"found no pool without GPUs that admits {namespace_name}: this stays Pending, because GPU nodes take only "
         "pods that ask for a GPU. Fix: add --gpu FLAVOR=N, or add to `pools` of environment.yaml one such as "
-        "`general: {instance: m7i.2xlarge, nodes: 1}`"
+        "`general: {instance-type: m7i.2xlarge, nodes: 1}`"
     )
 
 

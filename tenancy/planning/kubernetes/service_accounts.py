@@ -22,7 +22,7 @@ def default_account(environment: Environment, tenant: Tenant, namespace: Namespa
 def service_accounts(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[PodAccount, ...]:
     """The one that the namespace's grants hang on, where it has some, and those that its file declares."""
     declared_accounts = tuple(
-        _account(environment, tenant, namespace, account.name, api_token=account.api_token)
+        _account(environment, tenant, namespace, account.name, api_token=account.automount_token)
         for account in tenant.accounts_in(namespace)
     )
     return (*_granted_account(environment, tenant, namespace), *declared_accounts)

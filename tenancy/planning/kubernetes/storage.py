@@ -28,7 +28,7 @@ def storage_classes(environment: Environment) -> tuple[Object, ...]:
     if not environment.makes_storage_class:
         return ()
     # Without a key of the file's or the cluster's own, EBS encrypts with the account's default key.
-    has_own_key = environment.builds_cluster or environment.aws.encryption_key
+    has_own_key = environment.builds_cluster or environment.aws.kms_key_arn
     key = {"kmsKeyId": volume_key(environment)} if has_own_key else {}
     disk = {
         "provisioner": "ebs.csi.aws.com",

@@ -158,8 +158,8 @@ def _facts(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Rule
     )
     yield _record(GPU_SECONDS, f"{POD_GPUS} * on (namespace, pod) group_left () (({completed_at}) - {scheduled_at})")
     for name, pool in environment.pools.items():
-        if pool.instance in GIGABITS:
-            yield _record("tenancy:pool:network_bits", f"vector({GIGABITS[pool.instance] * 1e9:.0f})", pool=name)
+        if pool.instance_type in GIGABITS:
+            yield _record("tenancy:pool:network_bits", f"vector({GIGABITS[pool.instance_type] * 1e9:.0f})", pool=name)
         if pool.machine.gpus:
             link = PCIE_BYTES[BOARDS[pool.machine.gpu].architecture]
             yield _record("tenancy:pool:pcie_bytes", f"vector({link:.0f})", pool=name)
@@ -241,7 +241,7 @@ def _about_tenants(environment: Environment, tenants: Sequence[Tenant]) -> Itera
         "{{ with $labels.workload }}{{ . }}{{ else }}{{ $labels.pod }}{{ end }} in {{ $labels.namespace }} holds GPUs "
         "and uses {{ $value | humanizePercentage }} of them"
     )
-    yield alert("GpuIdle", _of_namespace(idle_workloads), metrics.idle_after, "warning", summary)
+    yield alert("GpuIdle", _of_namespace(idle_workloads), metrics.idle_alert_after, "warning", summary)
     throttled, periods = (
         f'sum by (namespace, pod) (rate(container_cpu_cfs_{prefix}periods_total{{container!=""}}[10m]))'
         for prefix in ("throttled_", "")
@@ -296,7 +296,7 @@ def _about_queues(environment: Environment, tenants: Sequence[Tenant], alert: An
         "waits"
     )
     if names:
-        max_delay = environment.metrics.guarantee_within
+        max_delay = environment.metrics.guaranteed_wait_alert_after
         yield alert("GuaranteeNotMet", _of_queue(unmet_guarantee), max_delay, "critical", summary)
     waits = "sum by (cluster_queue, le) (rate(kueue_admission_wait_time_seconds_bucket[1h]))"
     yield alert(

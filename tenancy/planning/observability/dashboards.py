@@ -158,7 +158,7 @@ def as_json(board: Mapping[str, Any]) -> str:
 
 def gpu_part(environment: Environment, pool: str, flavor: str) -> Fraction:
     """Part of a whole GPU that one of a flavor takes from others, as the bill counts it."""
-    flavor_spec, sharing = environment.flavors[flavor], environment.pools[pool].share
+    flavor_spec, sharing = environment.flavors[flavor], environment.pools[pool].gpu_sharing
     part = boards.share_of(flavor_spec.gpu, flavor_spec.mig) if flavor_spec.mig else Fraction(1)
     return part / (sharing.replicas if sharing else 1)
 

@@ -70,7 +70,7 @@ def metrics_objects(environment: Environment, tenants: Sequence[Tenant]) -> tupl
         _object(environment, f"{API}/v1", "PrometheusRule", NAME, rule_file(environment, tenants)),
         *_monitors(environment),
         _object(environment, f"{API}/v1alpha1", "AlertmanagerConfig", NAME, alert_routes),
-        *(_view(environment) if environment.metrics.tenant_view else ()),
+        *(_view(environment) if environment.metrics.tenant_queries else ()),
     )
 
 

@@ -119,7 +119,7 @@ def _pool_supplies(environment: Environment, flavor: str) -> Iterator[PoolSupply
     for name, pool in environment.pools.items():
         node = environment.flavors_of(name).get(flavor)
         if node:
-            nodes_down = min(pool.upgrade.at_once, pool.nodes.min) if pool.terminates_first else 0
+            nodes_down = min(pool.upgrade.max_unavailable, pool.nodes.min) if pool.terminates_first else 0
             min_nodes, max_nodes = pool.nodes.min, pool.nodes.max
             yield PoolSupply(name, node, node * min_nodes, node * max_nodes, node * (min_nodes - nodes_down))
 
@@ -316,7 +316,7 @@ class _Failures:
 
     def _gpu(self, name: str, layout: GpuPartition) -> _PoolLoss:
         pool = self._environment.pools[name]
-        replicas = pool.share.replicas if pool.share else 1
+        replicas = pool.gpu_sharing.replicas if pool.gpu_sharing else 1
         slices: Mapping[str | None, int] = {**layout.slices} or {None: 1}
         units = {
             flavor: slices[profile] * replicas

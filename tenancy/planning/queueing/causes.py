@@ -80,7 +80,7 @@ def no_queue(name: str) -> WaitCause:
 def on_hold() -> WaitCause:
     """The queue is stopped."""
     text = "Its queue is on hold: nothing new starts in it until the platform team opens it again"
-    return WaitCause(text, "ask the platform team, or see `queue` and `offboarding` in the tenant's file")
+    return WaitCause(text, "ask the platform team, or see `stop-policy` and `offboarding` in the tenant's file")
 
 
 def oversized(template: Mapping[str, Any], sizes: Iterable[Resources], flavor: str) -> WaitCause | None:

@@ -36,7 +36,7 @@ def clock_deployment(environment: Environment, tenants: Sequence[Tenant]) -> tup
 
     files = {
         # The list of addresses is no file here: `service-ranges` has its ranges.
-        "environment.yaml": _text(environment, {"aws": {"network": {"service_ranges_file"}}}),
+        "environment.yaml": _text(environment, {"aws": {"network": {"aws_ip_ranges_file"}}}),
         "kubeconfig": _kubeconfig(environment.cluster.context),
         **{f"{t.tenant}.tenant.yaml": _text(t) for t in sorted(tenants, key=lambda t: t.tenant)},
     }

@@ -70,8 +70,8 @@ def configuration(environment: Environment, tenants: Iterable[Tenant] = ()) -> d
             "labelKeysToCopy": list(words.CHARGED_LABELS),
         },
         "waitForPodsReady": {
-            "timeout": _duration(queues.pods_ready_within),
-            "recoveryTimeout": _duration(queues.pods_ready_within),
+            "timeout": _duration(queues.pods_ready_timeout),
+            "recoveryTimeout": _duration(queues.pods_ready_timeout),
             "blockAdmission": False,
             "requeuingStrategy": {"timestamp": "Eviction", "backoffBaseSeconds": 60, "backoffMaxSeconds": 3600},
         },
@@ -83,7 +83,7 @@ def configuration(environment: Environment, tenants: Iterable[Tenant] = ()) -> d
             "resourceWeights": _weights(environment),
         },
         "resources": _resources(environment, tenants),
-        "objectRetentionPolicies": {"workloads": {"afterFinished": _duration(queues.keep_finished)}},
+        "objectRetentionPolicies": {"workloads": {"afterFinished": _duration(queues.finished_workload_retention)}},
     }
 
 

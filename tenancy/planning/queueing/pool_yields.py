@@ -74,7 +74,7 @@ def pool_yield(environment: Environment, name: str, tenants: Sequence[Tenant] = 
     by_plugin = {} if environment.uses_device_claims else {unit.resource: unit.count for unit in units}
     return PoolYield(
         pool=name,
-        instance=pool.instance,
+        instance=pool.instance_type,
         board=pool.machine.gpu,
         nodes_min=pool.nodes.min,
         nodes_max=pool.nodes.max,
@@ -111,7 +111,7 @@ def parts_of(available: nodes.Resources, shares: Mapping[str, tuple[int, Fractio
 
 def _units(environment: Environment, name: str, available: nodes.Resources) -> tuple[Unit, ...]:
     pool = environment.pools[name]
-    mode, replicas = (pool.share.mode, pool.share.replicas) if pool.share else (None, 1)
+    mode, replicas = (pool.gpu_sharing.mode, pool.gpu_sharing.replicas) if pool.gpu_sharing else (None, 1)
     counts: Counter[str] = Counter()
     for count, slices in environment.partitions_of(name):
         for profile, slice_count in slices.items() or [("", 1)]:
@@ -146,7 +146,9 @@ def _layout(environment: Environment, name: str) -> str:
     )
     if not parts:
         return "no GPUs"
-    return f"{parts}, {pool.share.replicas} pods on each by {pool.share.mode}" if pool.share else parts
+    return (
+        f"{parts}, {pool.gpu_sharing.replicas} pods on each by {pool.gpu_sharing.mode}" if pool.gpu_sharing else parts
+    )
 
 
 def _whole_gpus_text(count: int) -> str:

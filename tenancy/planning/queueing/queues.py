@@ -62,7 +62,7 @@ from tenancy.planning.queueing.quota_shares import (
 from tenancy.spec.fields.base import amount
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.pools import Pool
-from tenancy.spec.fields.queues import QueueOrder, QueueState
+from tenancy.spec.fields.queues import QueueingStrategy, StopPolicy
 from tenancy.spec.fields.tenant import Namespace, Tenant
 
 Amounts = Mapping[tuple[str, str], int]
@@ -264,7 +264,7 @@ def tenant_queues(
     queues: list[ClusterQueue] = []
     for tier, tier_nominal in nominal.items():
         tier_pools = pools_by_tier[tier]
-        tier_borrowing = total_nominal + borrowed - tier_nominal if environment.tiers[tier].borrows else {}
+        tier_borrowing = total_nominal + borrowed - tier_nominal if environment.tiers[tier].allow_borrowing else {}
         queues.append(
             ClusterQueue(
                 Meta(queue_name(tenant.tenant, tier), tier_labels(environment, tenant, tier), annotations=annotations),
@@ -280,7 +280,7 @@ def tenant_queues(
                     lending=lending_limits if is_single_queue else tier_nominal,
                 ),
                 tenant.weight if is_single_queue else 1,
-                environment.tiers[tier].order is QueueOrder.STRICT,
+                environment.tiers[tier].queueing_strategy is QueueingStrategy.STRICT_FIFO,
                 _stop(environment, tenant, tier_pools, calculator.day),
                 _checks(environment, tier_pools),
             )
@@ -304,12 +304,12 @@ def _nominal(
     return amounts
 
 
-STOPS = {QueueState.OPEN: OPEN, QueueState.HOLD: "Hold", QueueState.DRAIN: "HoldAndDrain"}
+STOPS = {StopPolicy.NONE: OPEN, StopPolicy.HOLD: "Hold", StopPolicy.HOLD_AND_DRAIN: "HoldAndDrain"}
 
 
 def _stop(environment: Environment, tenant: Tenant, pools: Collection[str], day: dt.date) -> str:
-    if tenant.queue is not QueueState.OPEN:
-        return STOPS[tenant.queue]
+    if tenant.stop_policy is not StopPolicy.NONE:
+        return STOPS[tenant.stop_policy]
     # One that still has another pool goes on there: the one that ends has no quota left.
     is_closed = bool(pools) and all(has_no_capacity(environment, environment.pools[name], day) for name in pools)
     return "Hold" if is_closed else OPEN
@@ -330,6 +330,6 @@ def local_queues(environment: Environment, tenant: Tenant, namespace: Namespace)
     cluster_queue = queue_name(tenant.tenant, tenant.tier_of(namespace))
     weights = {words.DEFAULT_QUEUE: namespace.weight, **namespace.queues}
     return tuple(
-        LocalQueue(Meta(name, labels, namespace_name), cluster_queue, STOPS[namespace.queue], weight)
+        LocalQueue(Meta(name, labels, namespace_name), cluster_queue, STOPS[namespace.stop_policy], weight)
         for name, weight in weights.items()
     )

@@ -41,7 +41,7 @@ class QueueShare:
 
 def has_no_capacity(environment: Environment, pool: Pool, day: dt.date) -> bool:
     """Whether on that day the pool's capacity block ends too soon for new work, or has not begun."""
-    hold = dt.timedelta(seconds=seconds(environment.queues.hold_before_end))
+    hold = dt.timedelta(seconds=seconds(environment.queues.hold_before_capacity_block_end))
     return not pool.purchase.has_begun(day) or pool.purchase.ends_by(day + hold)
 
 
@@ -68,7 +68,7 @@ def in_preference(environment: Environment, pools: Iterable[str]) -> list[str]:
 
 def borrowing_tiers(environment: Environment, tenant: Tenant) -> list[str]:
     """Names of the tenant's tiers that may borrow, sorted."""
-    return [tier for tier in sorted(tenant.tiers) if environment.tiers[tier].borrows]
+    return [tier for tier in sorted(tenant.tiers) if environment.tiers[tier].allow_borrowing]
 
 
 ExtraShares = Mapping[tuple[str, str], int]
@@ -171,7 +171,7 @@ def quota_ceiling(environment: Environment, tenant: Tenant, namespace: Namespace
     for flavor, share in tenant.gpus.items():
         if not pools_of(environment, flavor, tenant.tenant, frozenset({tier})):
             continue
-        if environment.tiers[tier].borrows:
+        if environment.tiers[tier].allow_borrowing:
             pools = pools_of(environment, flavor, tenant.tenant, borrowing)
             capacities = [environment.flavors_of(pool)[flavor] * environment.pools[pool].nodes.max for pool in pools]
             guaranteed = share.guaranteed + tenant.max_extra_gpus(flavor)
@@ -195,7 +195,7 @@ def board_units(environment: Environment) -> dict[str, tuple[int, int]]:
     for pool_name, pool in environment.pools.items():
         for flavor in environment.flavors_of(pool_name):
             gpu, profile = environment.flavors[flavor].gpu, environment.flavors[flavor].mig
-            compute = memory = Fraction(1, pool.share.replicas if pool.share else 1)
+            compute = memory = Fraction(1, pool.gpu_sharing.replicas if pool.gpu_sharing else 1)
             if profile:
                 board = boards.BOARDS[gpu]
                 compute *= Fraction(board.profiles[profile].compute, board.compute_slices)

@@ -53,9 +53,14 @@ def _platform_mistakes(environment: Environment) -> Iterator[Mistake]:
     aws = environment.aws
     if not aws.enabled:
         return
-    if aws.payer and aws.region.startswith(WITHOUT_COSTS):
-        fault = f"payer: true in {aws.region}"
-        yield Mistake(("aws", "payer"), fault, "this region has no Cost Explorer, which activates cost tags", "drop it")
+    if aws.management_account and aws.region.startswith(WITHOUT_COSTS):
+        fault = f"management-account: true in {aws.region}"
+        yield Mistake(
+            ("aws", "management-account"),
+            fault,
+            "this region has no Cost Explorer, which activates cost tags",
+            "drop it",
+        )
     for name, bucket in environment.buckets.items():
         if len(name) < 3:
             rule = "S3 accepts names of 3 to 63 characters"
@@ -64,21 +69,21 @@ def _platform_mistakes(environment: Environment) -> Iterator[Mistake]:
             rule = "S3 reserves some beginnings and ends of names"
             change = f"use none of {', '.join((*account.BUCKET_PREFIXES, *account.BUCKET_SUFFIXES))}"
             yield Mistake(("buckets", name), f"bucket {name!r}", rule, change)
-        if bucket.key_arn and (fault := foreign_arn(bucket.key_arn, aws.account, aws.region)):
-            yield rule_mistake(("buckets", name, "key-arn"), "aws-01", fault)
-    for arn in environment.file_access_points:
+        if bucket.kms_key_arn and (fault := foreign_arn(bucket.kms_key_arn, aws.account, aws.region)):
+            yield rule_mistake(("buckets", name, "kms-key-arn"), "aws-01", fault)
+    for arn in environment.efs_access_points:
         if fault := foreign_arn(arn, aws.account, aws.region):
-            yield rule_mistake(("file-access-points", arn), "aws-01", fault)
+            yield rule_mistake(("efs-access-points", arn), "aws-01", fault)
     length = boundary_length(environment)
     if length > account.MANAGED_LENGTH:
         fault = f"{len(environment.buckets)} buckets in the boundary of all roles, {length} characters of "
         change = "keep tenants' data in fewer buckets, or spread the tenants over two environments"
         yield rule_mistake(("buckets",), "aws-02", f"{fault}{account.MANAGED_LENGTH}", change)
-    trusted = aws.break_glass.trusted if aws.break_glass else ()
+    trusted = aws.break_glass.trusted_principals if aws.break_glass else ()
     length = 280 + len(aws.region) + sum(len(arn) + 3 for arn in trusted)
     if length > account.TRUST_LENGTH:
         fault = f"{len(trusted)} principals in the trust of break-glass, {length} characters of {account.TRUST_LENGTH}"
-        location: Location = ("aws", "break-glass", "trusted")
+        location: Location = ("aws", "break-glass", "trusted-principals")
         yield rule_mistake(location, "aws-02", fault, "trust one role that these people take with MFA")
 
 
@@ -112,27 +117,27 @@ def _grants(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
                 ("storage", i, "bucket"), "ref-01", fault, "use a bucket that is open to several tenants"
             )
         keeps = grant.access in {Access.APPEND_ONLY, Access.WRITE_ONCE}
-        if keeps and not bucket.versioned:
+        if keeps and not bucket.versioning:
             yield rule_mistake(
-                ("storage", i, "access"), "stor-05", f"{grant.access} in {grant.bucket}, versioned: false"
+                ("storage", i, "access"), "stor-05", f"{grant.access} in {grant.bucket}, versioning: false"
             )
         for namespace in tenant.namespaces:
             tier = environment.tiers.get(tenant.tier_of(namespace))
-            if tier and applies_to(grant.namespaces, namespace) and grant.access.is_wider_than(tier.storage_access):
+            if tier and applies_to(grant.namespaces, namespace) and grant.access.is_wider_than(tier.max_storage_access):
                 fault = (
                     f"{grant.access} in namespace {namespace.name} of tier {tenant.tier_of(namespace)}, whose "
-                    f"storage-access is {tier.storage_access}"
+                    f"max-storage-access is {tier.max_storage_access}"
                 )
                 yield rule_mistake(("storage", i, "access"), "stor-06", fault)
                 break
 
 
 def _files(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
-    for i, files in enumerate(tenant.aws_resources.files):
-        point = environment.file_access_points.get(files.access_point)
+    for i, files in enumerate(tenant.aws_resources.efs_access_points):
+        point = environment.efs_access_points.get(files.access_point)
         if point and point.tenant not in {None, tenant.tenant}:
             fault = f"access point {files.access_point!r}, which is reserved for {point.tenant}"
-            location: Location = ("aws-resources", "files", i, "access-point")
+            location: Location = ("aws-resources", "efs-access-points", i, "access-point")
             yield rule_mistake(location, "ref-01", fault, "use one that is the tenant's, or open to several")
 
 
@@ -140,9 +145,9 @@ def _shared_role_mistakes(environment: Environment, tenant: Tenant) -> Iterator[
     """Grants that tags of namespace and service account cannot separate."""
     for i, grant in enumerate(tenant.storage):
         bucket = environment.buckets.get(grant.bucket)
-        needs_own_policies = bucket and (bucket.access_points or bucket.key is KeyPer.TENANT)
+        needs_own_policies = bucket and (bucket.access_points or bucket.kms_key_scope is KeyPer.TENANT)
         if bucket and needs_own_policies:
-            bucket_setting = "access-points" if bucket.access_points else "key: tenant"
+            bucket_setting = "access-points" if bucket.access_points else "kms-key-scope: tenant"
             fault = f"bucket {grant.bucket} with {bucket_setting} and identity: shared"
             yield rule_mistake(
                 ("storage", i, "bucket"), "aws-04", fault, "use another bucket, or identity: pod-identity"
@@ -188,13 +193,16 @@ def _repeated_resources(tenants: Sequence[Tenant]) -> Iterator[IndexedMistake]:
                     index,
                     rule_mistake(("ci",), "aws-05", fault, "give each tenant a repository or a branch of its own"),
                 )
-        for i, files in enumerate(tenant.aws_resources.files):
+        for i, files in enumerate(tenant.aws_resources.efs_access_points):
             writes = files.access == "read-write"
             other_users = [name for name, other_writes in points.get(files.access_point, ()) if writes or other_writes]
             if other_users := [name for name in other_users if name != tenant.tenant]:
                 fault = f"{files.access_point}, which {other_users[0]} uses as well"
                 change = "make an access point with a folder of its own, or let both only read"
-                yield index, rule_mistake(("aws-resources", "files", i, "access-point"), "stor-02", fault, change)
+                yield (
+                    index,
+                    rule_mistake(("aws-resources", "efs-access-points", i, "access-point"), "stor-02", fault, change),
+                )
             points.setdefault(files.access_point, []).append((tenant.tenant, writes))
 
 
@@ -353,7 +361,7 @@ def policy_length(environment: Environment, tenants: Iterable[Tenant], bucket: s
     resource_arn = _access_point_arn(environment) if point else _bucket_arn(environment, bucket)
     within = resource_arn + (len("/object") if point else 0)
     role_lengths = (
-        len(environment.environment) + _partition_excess(environment) + len(environment.aws.organization or "")
+        len(environment.environment) + _partition_excess(environment) + len(environment.aws.organization_id or "")
     )
     total = 1500 + 5 * resource_arn + 4 * exempt if point else 2650 + 12 * resource_arn + 7 * exempt + 3 * role_lengths
     roles_of_prefix: dict[str, set[str]] = {}
@@ -403,7 +411,7 @@ def _bucket_lengths(environment: Environment, tenants: Sequence[Tenant]) -> Iter
         for name in {grant.bucket for grant in tenant.storage}:
             tenants_of_bucket.setdefault(name, []).append(tenant)
         for grant in tenant.storage:
-            if grant.expire_after:
+            if grant.expiration_days:
                 rules.setdefault(grant.bucket, set()).add((tenant.tenant, grant.prefix))
     for name, bucket in environment.buckets.items():
         if bucket.existing:
@@ -422,7 +430,7 @@ def _bucket_lengths(environment: Environment, tenants: Sequence[Tenant]) -> Iter
             fault = f"bucket {name} with {count} rules of expiry of {account.LIFECYCLE_RULES}"
             yield (
                 ENVIRONMENT_INDEX,
-                rule_mistake(location, "aws-02", fault, "set expire-after on a bucket for what expires"),
+                rule_mistake(location, "aws-02", fault, "set expiration-days on a bucket for what expires"),
             )
 
 
@@ -441,10 +449,10 @@ def _quotas(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Ind
         "policies": 1,
         "oidc-providers": len({t.ci.issuer for t in pipelines if t.ci}) + environment.aws.irsa,
         "associations": PLATFORM_ASSOCIATIONS + (0 if environment.aws.identity is PodIdentity.IRSA else len(pods)),
-        "access-entries": PLATFORM_ENTRIES + len(environment.aws.people) + len(pipelines),
+        "access-entries": PLATFORM_ENTRIES + len(environment.aws.group_roles) + len(pipelines),
         "access-points": sum(len({g.bucket for g in t.storage if _by_point(environment, g)}) for t in tenants),
         "buckets": len(new_buckets),
-        "keys": (not environment.aws.encryption_key)
+        "keys": (not environment.aws.kms_key_arn)
         + len(new_buckets)
         + sum(any(_by_key(environment, grant) for grant in t.storage) for t in tenants),
         "budgets": sum(tenant.budget is not None for tenant in tenants),
@@ -454,15 +462,15 @@ def _quotas(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Ind
             counts[kind] = sum(len(getattr(tenant.aws_resources, kind)) for tenant in tenants)
     for name, count in counts.items():
         quota = account.QUOTAS[name]
-        available = environment.aws.quotas.get(name, quota.default)
+        available = environment.aws.service_quotas.get(name, quota.default)
         if count > available:
             fault = f"{count} {name} for {pluralize(len(tenants), 'tenant')} of {available} {quota.title}"
-            change = f"have it raised and write quotas: {{{name}: <number>}}, or use another account"
+            change = f"have it raised and write service-quotas: {{{name}: <number>}}, or use another account"
             if name == "roles" and not has_shared_roles:
                 change += ", or set identity to shared"
             if quota.most == 0:
                 change = _ALTERNATIVES.get(name, "use another account")
-            yield ENVIRONMENT_INDEX, rule_mistake(("aws", "quotas", name), "aws-03", fault, change)
+            yield ENVIRONMENT_INDEX, rule_mistake(("aws", "service-quotas", name), "aws-03", fault, change)
 
 
 _ALTERNATIVES = {
@@ -484,4 +492,4 @@ def _by_point(environment: Environment, grant: Storage) -> bool:
 
 def _by_key(environment: Environment, grant: Storage) -> bool:
     bucket = environment.buckets.get(grant.bucket)
-    return bucket is not None and bucket.key is KeyPer.TENANT and grant.access is not Access.READ_ONLY
+    return bucket is not None and bucket.kms_key_scope is KeyPer.TENANT and grant.access is not Access.READ_ONLY

@@ -80,10 +80,10 @@ def check_with_environment(
                 ENVIRONMENT_INDEX,
                 undeclared_name(("rollout", "canary", i), "tenant", tenant, tenant_names, "tenants/"),
             )
-    for i, predecessor in enumerate(environment.rollout.after if environment.rollout else ()):
+    for i, predecessor in enumerate(environment.rollout.depends_on if environment.rollout else ()):
         if predecessor == environment.environment:
             fault, rule = "an environment that waits for itself", "another environment of the repository"
-            yield ENVIRONMENT_INDEX, Mistake(("rollout", "after", i), fault, rule, "drop it, or name another one")
+            yield ENVIRONMENT_INDEX, Mistake(("rollout", "depends-on", i), fault, rule, "drop it, or name another one")
     if not unread:
         for mistake in _unknown_groups(environment, tenants):
             yield ENVIRONMENT_INDEX, mistake
@@ -150,10 +150,10 @@ def _isolation_mistakes(environment: Environment, tenant: Tenant) -> Iterator[Mi
 def _unknown_groups(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Mistake]:
     """Groups with an IAM role that no tenant's file names: access without an owner."""
     declared_groups = {person.group for tenant in tenants for person in tenant.people if person.group}
-    for group in environment.aws.people:
+    for group in environment.aws.group_roles:
         if group not in declared_groups:
             yield undeclared_name(
-                ("aws", "people", group), "group", group, sorted(declared_groups), "the people of a tenant's file"
+                ("aws", "group-roles", group), "group", group, sorted(declared_groups), "the people of a tenant's file"
             )
 
 
@@ -215,16 +215,20 @@ def _queue_mistakes(
     """Mistakes of a tenant's shares and queues. `of_tiers` are the quotas of the tiers, `given_back` the GPUs that its
     guarantees have to lose anyway, which need no quota."""
     firm_tiers = [
-        tier for tier in sorted(tenant.tiers) if tier in environment.tiers and not environment.tiers[tier].borrows
+        tier
+        for tier in sorted(tenant.tiers)
+        if tier in environment.tiers and not environment.tiers[tier].allow_borrowing
     ]
     for flavor, share in tenant.gpus.items():
         if share.sharing is not SharingPreset.STRICT and not environment.has_queues:
             yield rule_mistake(
                 ("gpus", flavor, "sharing"), "share-04", f"sharing: {share.sharing} with scheduler: none"
             )
-        elif share.borrow_up_to and len(firm_tiers) == len(tenant.tiers):
-            fault = f"borrow-up-to: {share.borrow_up_to} with tier {' and '.join(firm_tiers)}, which does not borrow"
-            yield rule_mistake(("gpus", flavor, "borrow-up-to"), "share-03", fault)
+        elif share.borrowing_limit and len(firm_tiers) == len(tenant.tiers):
+            fault = (
+                f"borrowing-limit: {share.borrowing_limit} with tier {' and '.join(firm_tiers)}, which does not borrow"
+            )
+            yield rule_mistake(("gpus", flavor, "borrowing-limit"), "share-03", fault)
     if not environment.has_queues:
         return
     usable_pools = [

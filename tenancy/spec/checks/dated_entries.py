@@ -11,7 +11,7 @@ from tenancy.rules.values import unbounded_end
 from tenancy.spec.checks.indexed_mistakes import ENVIRONMENT_INDEX, IndexedMistake
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.pools import Purchase
-from tenancy.spec.fields.queues import Relief
+from tenancy.spec.fields.queues import BudgetExemption
 from tenancy.spec.fields.tenant import Tenant
 from tenancy.spec.reading.mistakes import Mistake, rule_mistake
 from tenancy.spec.reading.source import Location
@@ -33,7 +33,7 @@ def _environment_mistakes(environment: Environment, day: dt.date, refuse_past: b
         location: Location = ("platform", "temporary-namespaces", i, "until")
         if fault := _unbounded(entry.until, day, refuse_past):
             yield rule_mistake(location, "ns-08", fault)
-    yield from _relief(("queues", "relief", "until"), environment.queues.relief, day)
+    yield from _budget_exemption(("queues", "budget-exemption", "until"), environment.queues.budget_exemption, day)
     releases: dict[Location, str | None] = {("aws", "ami-release"): environment.aws.ami_release}
     for name, pool in environment.pools.items():
         releases["pools", name, "ami-release"] = pool.ami_release
@@ -48,16 +48,16 @@ def _tenant_mistakes(tenant: Tenant, day: dt.date, refuse_past: bool) -> Iterato
         if fault := _unbounded(entry.until, day, refuse_past):
             yield rule_mistake(("exceptions", i, "until"), "exc-01", fault)
     if tenant.budget:
-        yield from _relief(("budget", "relief", "until"), tenant.budget.relief, day)
+        yield from _budget_exemption(("budget", "exemption", "until"), tenant.budget.exemption, day)
 
 
 def _unbounded(until: dt.date, day: dt.date, refuse_past: bool) -> str | None:
     return unbounded_end(until, day) if refuse_past or until >= day else None
 
 
-def _relief(location: Location, relief: Relief | None, day: dt.date) -> Iterator[Mistake]:
+def _budget_exemption(location: Location, exemption: BudgetExemption | None, day: dt.date) -> Iterator[Mistake]:
     # One that has ended is no mistake: a clock that starts later reads the same files.
-    if relief and (fault := _unbounded(relief.until, day, refuse_past=False)):
+    if exemption and (fault := _unbounded(exemption.until, day, refuse_past=False)):
         yield rule_mistake(location, "exc-01", fault)
 
 

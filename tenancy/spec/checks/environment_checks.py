@@ -43,7 +43,7 @@ def _reservation(pool: Pool) -> str:
     """The reservation that a pool's nodes come from, in words."""
     begins = f" from {pool.purchase.starts}" if pool.purchase.starts else ""
     kind = f"capacity block{begins} until {pool.purchase.ends}" if pool.purchase.ends else "on-demand reservation"
-    return f"{kind} of {pool.instance} in {', '.join(pool.zones)}"
+    return f"{kind} of {pool.instance_type} in {', '.join(pool.zones)}"
 
 
 def environment_mistakes(environment: Environment) -> Iterator[Mistake]:
@@ -71,11 +71,11 @@ def environment_mistakes(environment: Environment) -> Iterator[Mistake]:
         yield rule_mistake(("virtual-clusters",), "iso-03", fault, "name a class of the cluster's under storage-class")
     if misfit := incompatible(environment.cluster.kubernetes, "pod-defaults"):
         for name, tier in environment.tiers.items():
-            if tier.spread is Spread.REQUIRED:
-                fault = f"spread: required on Kubernetes {environment.cluster.kubernetes}"
+            if tier.topology_spread is Spread.REQUIRED:
+                fault = f"topology-spread: required on Kubernetes {environment.cluster.kubernetes}"
                 change = f"{misfit}; or leave it to the manifests"
-                yield rule_mistake(("tiers", name, "spread"), "ver-01", fault, change)
-    strict = [name for name, tier in environment.tiers.items() if not tier.image_tags]
+                yield rule_mistake(("tiers", name, "topology-spread"), "ver-01", fault, change)
+    strict = [name for name, tier in environment.tiers.items() if not tier.allow_image_tags]
     if strict and (fault := moving_image(environment.images.sample, tags=False)):
         yield rule_mistake(("images", "sample"), "img-02", f"{fault}, which tier {strict[0]} does not take")
     for name, service in environment.platform.services.items():
@@ -84,10 +84,10 @@ def environment_mistakes(environment: Environment) -> Iterator[Mistake]:
             yield undeclared_name(
                 location, "namespace", service.namespace, environment.system_namespaces, "platform.namespaces"
             )
-    for i, name in enumerate(environment.platform.unmanaged):
+    for i, name in enumerate(environment.platform.unmanaged_namespaces):
         if name in environment.system_namespaces:
             fault = f"namespace {name} under unmanaged, which is the platform's"
-            yield rule_mistake(("platform", "unmanaged", i), "name-02", fault, "keep one of the two entries")
+            yield rule_mistake(("platform", "unmanaged-namespaces", i), "name-02", fault, "keep one of the two entries")
     is_built = environment.builds_cluster
     built_mistakes = environment.aws.built_mistakes() if is_built else ()
     for mistake in (*environment.aws.identity_mistakes(environment.platform.group, built=is_built), *built_mistakes):
@@ -95,7 +95,7 @@ def environment_mistakes(environment: Environment) -> Iterator[Mistake]:
     kinds: dict[tuple[object, ...], str] = {}
     for name, flavor in environment.flavors.items():
         yield from _device_class_mistakes(environment, name, flavor)
-        twin = kinds.setdefault((flavor.gpu, flavor.mig, flavor.share), name)
+        twin = kinds.setdefault((flavor.gpu, flavor.mig, flavor.gpu_sharing), name)
         if twin != name:
             fault = f"flavors {twin} and {name}, which are identical"
             yield rule_mistake(("flavors", name), "name-02", fault, "keep one of the two")
@@ -125,7 +125,7 @@ def _sandbox_mistakes(environment: Environment) -> Iterator[Mistake]:
     if pool is None:
         yield undeclared_name(location, "pool", environment.sandbox.pool, environment.pools, "pools")
     elif not pool.is_bare_metal:
-        fault = f"pool {environment.sandbox.pool} of {pool.instance}, which is a virtual machine itself"
+        fault = f"pool {environment.sandbox.pool} of {pool.instance_type}, which is a virtual machine itself"
         yield rule_mistake(location, "iso-02", fault, "name a pool of bare metal, such as m7i.metal-24xl")
 
 
@@ -133,11 +133,11 @@ def _range_mistakes(environment: Environment) -> Iterator[Mistake]:
     """Ranges of AWS services that contain the cluster's own addresses, and a service range that EKS would refuse
     after the VPC is made."""
     makes_vpc = environment.builds_cluster and not environment.aws.network.vpc
-    for i, text in enumerate(environment.aws.network.service_ranges):
+    for i, text in enumerate(environment.aws.network.aws_service_cidrs):
         fault = holds_pods(text, environment.own_ranges, builds_vpc=makes_vpc)
         if fault := fault or inside(text, environment.service_cidrs, "services"):
             change = "name the addresses of endpoints, or the range of a subnet that has endpoints alone"
-            yield rule_mistake(("aws", "network", "service-ranges", i), "net-05", fault, change)
+            yield rule_mistake(("aws", "network", "aws-service-cidrs", i), "net-05", fault, change)
     cidr, location = environment.cluster.service_cidr, ("cluster", "service-cidr")
     if cidr is None:
         return
@@ -212,7 +212,7 @@ def _service_mistakes(environment: Environment) -> Iterator[Mistake]:
             if environment.metrics.collected:
                 needs.setdefault("dcgm-exporter", f"metrics.collector: {environment.metrics.collector}")
         if pool.efa:
-            needs.setdefault("efa-plugin", f"pool {name} with efa")
+            needs.setdefault("efa-device-plugin", f"pool {name} with efa")
     if environment.uses_device_claims:
         needs["dra-driver"] = "cluster.devices: dra"
     if environment.has_queues:
@@ -244,9 +244,9 @@ def _price_mistakes(environment: Environment) -> Iterator[Mistake]:
             yield undeclared_name(("prices", board), "board", board, used, "flavors")
     if unpriced_boards := sorted(used - environment.prices.keys()) if environment.prices else []:
         yield rule_mistake(("prices",), "price-01", f"prices without {', '.join(unpriced_boards)}")
-    for tier in environment.metrics.longest_wait:
+    for tier in environment.metrics.max_wait_p90:
         if tier not in environment.tiers:
-            yield undeclared_name(("metrics", "longest-wait", tier), "tier", tier, environment.tiers, "tiers")
+            yield undeclared_name(("metrics", "max-wait-p90", tier), "tier", tier, environment.tiers, "tiers")
     for name in environment.costs.pools:
         if name not in environment.pools:
             yield undeclared_name(("costs", "pools", name), "pool", name, environment.pools, "pools")
@@ -256,9 +256,9 @@ def _device_class_mistakes(environment: Environment, name: str, flavor: Flavor) 
     """A flavor that cannot be a device class."""
     if not environment.uses_device_claims:
         return
-    if flavor.share:
+    if flavor.gpu_sharing:
         change = "drop the flavor, or set cluster.devices to plugin"
-        yield rule_mistake(("flavors", name), "dra-01", f"flavor {name} of GPUs shared by {flavor.share}", change)
+        yield rule_mistake(("flavors", name), "dra-01", f"flavor {name} of GPUs shared by {flavor.gpu_sharing}", change)
     if name.endswith(DRIVER_DOMAIN) or not DNS_NAME.fullmatch(name):
         change = f"rename it: a class has a DNS name, and those that end with {DRIVER_DOMAIN} are the driver's"
         yield rule_mistake(("flavors", name), "dra-01", f"flavor {name!r} as a device class", change)
@@ -266,12 +266,12 @@ def _device_class_mistakes(environment: Environment, name: str, flavor: Flavor) 
 
 def _layout_name_mistakes(environment: Environment, name: str, pool: Pool) -> Iterator[Mistake]:
     """A named layout that is not declared, or that does not fit on the pool's board."""
-    if not (pool.mig and pool.mig.named):
+    if not (pool.mig and pool.mig.layout_name):
         return
-    location, board = ("pools", name, "mig", "named"), pool.machine.gpu
-    layout = layout_of(pool.mig.named, board, environment.mig_layouts)
+    location, board = ("pools", name, "mig", "layout-name"), pool.machine.gpu
+    layout = layout_of(pool.mig.layout_name, board, environment.mig_layouts)
     if layout is None:
-        yield undeclared_name(location, "layout", pool.mig.named, [*environment.mig_layouts, BALANCED])
+        yield undeclared_name(location, "layout", pool.mig.layout_name, [*environment.mig_layouts, BALANCED])
     else:
         yield from layout_mistakes(location, board, layout)
 
@@ -295,21 +295,23 @@ def _pool_mistakes(environment: Environment, name: str, pool: Pool) -> Iterator[
         change = "use managed or karpenter, or set cluster.mode to existing"
         yield rule_mistake(("pools", name, "provisioner"), "pool-10", fault, change)
     if pool.effective_provisioner is Provisioner.AUTO_MODE:
-        for field in ("mig", "share"):
-            if getattr(pool, field):
-                yield rule_mistake(("pools", name, field), "pool-10", f"{field} on nodes of Auto Mode")
+        for key, value in (("mig", pool.mig), ("gpu-sharing", pool.gpu_sharing)):
+            if value:
+                yield rule_mistake(("pools", name, key), "pool-10", f"{key} on nodes of Auto Mode")
         if environment.cluster.devices is Devices.DRA:
             change = "set cluster.devices to plugin, or use another provisioner"
             yield rule_mistake(("pools", name, "provisioner"), "pool-10", "devices: dra on nodes of Auto Mode", change)
     if environment.cluster.devices is Devices.DRA:
         if pool.machine.gpus and pool.machine.gpu not in boards.PRODUCTS:
-            fault = f"{pool.instance} with devices: dra; the driver's name of {pool.machine.gpu} is not known"
-            yield rule_mistake(("pools", name, "instance"), "dra-01", fault)
+            fault = f"{pool.instance_type} with devices: dra; the driver's name of {pool.machine.gpu} is not known"
+            yield rule_mistake(("pools", name, "instance-type"), "dra-01", fault)
         if pool.effective_provisioner is Provisioner.KARPENTER:
             yield rule_mistake(("pools", name, "nodes"), "dra-01", "a pool of Karpenter with devices: dra")
-        if pool.share:
-            change = "drop share, or set cluster.devices to plugin"
-            yield rule_mistake(("pools", name, "share"), "dra-01", f"{pool.share.mode} with devices: dra", change)
+        if pool.gpu_sharing:
+            change = "drop gpu-sharing, or set cluster.devices to plugin"
+            yield rule_mistake(
+                ("pools", name, "gpu-sharing"), "dra-01", f"{pool.gpu_sharing.mode} with devices: dra", change
+            )
 
 
 def _yield_mistakes(environment: Environment) -> Iterator[Mistake]:
@@ -317,7 +319,7 @@ def _yield_mistakes(environment: Environment) -> Iterator[Mistake]:
     whole_gpu_pools = [
         name
         for name, pool in environment.pools.items()
-        if not pool.share and any(not slices for _, slices in environment.partitions_of(name))
+        if not pool.gpu_sharing and any(not slices for _, slices in environment.partitions_of(name))
     ]
     strategies: dict[str, str] = {}
     for name, pool in environment.pools.items():
@@ -335,7 +337,7 @@ def _yield_mistakes(environment: Environment) -> Iterator[Mistake]:
                     f"{count} x [{boards.write_layout(slices) or 'whole'}]" for count, slices in partitions
                 )
                 yield rule_mistake(location, "mig-02", f"strategy: single over {parts}")
-            if whole_gpu_pools and not pool.share:
+            if whole_gpu_pools and not pool.gpu_sharing:
                 fault = f"strategy: single beside whole GPUs in {', '.join(whole_gpu_pools)}, both called {gpus.GPU}"
                 yield rule_mistake(location, "mig-02", fault, "use strategy: mixed")
         for flavor in environment.flavors_of(name):
@@ -352,34 +354,38 @@ def _pod_limit_mistakes(environment: Environment, name: str, pool: Pool) -> Iter
     units = sum(count * (sum(slices.values()) or 1) for count, slices in environment.partitions_of(name))
     platform_pods = environment.daemonset_resources(name).pods
     free_pods = pool.max_pods - platform_pods
-    replicas = pool.share.replicas if pool.share else 1
+    replicas = pool.gpu_sharing.replicas if pool.gpu_sharing else 1
     if units * replicas <= free_pods:
         return
     unit_text = pluralize(units, "slice" if pool.mig else "GPU")
     fault = (
-        f"{unit_text} x {replicas} = {units * replicas} pods on {pool.instance}, which takes {pool.max_pods}, "
+        f"{unit_text} x {replicas} = {units * replicas} pods on {pool.instance_type}, which takes {pool.max_pods}, "
         f"{platform_pods} of them the platform's"
     )
-    location = ("pools", name, "share") if pool.share else ("pools", name, "mig")
+    location = ("pools", name, "gpu-sharing") if pool.gpu_sharing else ("pools", name, "mig")
     yield rule_mistake(location, "pool-04", fault, _pod_limit_change(pool, free_pods, units, replicas))
 
 
 def _example_flavor(pool: Pool, partitions: Sequence[GpuPartition]) -> str:
     """A flavor that a pool yields, as it is declared."""
     mig = next((profile for partition in partitions for profile in partition.slices), None)
-    share = pool.share.mode if pool.share else None
-    parts = {"gpu": pool.machine.gpu, "mig": mig, "share": share}
+    share = pool.gpu_sharing.mode if pool.gpu_sharing else None
+    parts = {"gpu": pool.machine.gpu, "mig": mig, "gpu-sharing": share}
     fields = ", ".join(f"{name}: {value}" for name, value in parts.items() if value)
     return f"{'-'.join(filter(None, (pool.machine.gpu.partition('-')[0], mig, share)))}: {{{fields}}}"
 
 
 def _pod_limit_change(pool: Pool, free_pods: int, units: int, replicas: int) -> str:
     """Change of a pool whose slices and replicas are more than its nodes take pods."""
-    if pool.share and free_pods // units > 1:
+    if pool.gpu_sharing and free_pods // units > 1:
         return f"share by {free_pods // units} at most"
     slices_per_gpu = free_pods // replicas // pool.machine.gpus
     if not pool.mig or not slices_per_gpu:
-        return "drop share" if pool.share and units <= free_pods else "choose an instance type that takes more pods"
+        return (
+            "drop gpu-sharing"
+            if pool.gpu_sharing and units <= free_pods
+            else "choose an instance type that takes more pods"
+        )
     replica_hint = f", {free_pods // replicas} on a node with {replicas} replicas of each" if replicas > 1 else ""
     return f"cut each GPU into {slices_per_gpu} slices at most{replica_hint}"
 

@@ -97,7 +97,7 @@ def _crowded_nodes(environment: Environment, tenants: Sequence[Tenant]) -> Itera
             for resource, node_amount in node_amounts.items():
                 default_amount = amount(requests.get(resource, "0"))
                 if devices * default_amount > node_amount:
-                    fit = f"{int(node_amount / default_amount)} pods fit onto a {pool.instance}"
+                    fit = f"{int(node_amount / default_amount)} pods fit onto a {pool.instance_type}"
                     request = f"tier {tier}'s default-request of {resource}, {write(default_amount)}"
                     fault = f"{devices} devices on a node, where {fit} by {request}"
                     change = f"lower the tier's default-request.{resource}, or offer fewer devices"
@@ -112,22 +112,26 @@ def _unspread_tiers(environment: Environment, tenants: Sequence[Tenant]) -> Iter
     """
     used_tiers = {tier for tenant in tenants for tier in tenant.tiers}
     spread_tiers = [
-        name for name, tier in environment.tiers.items() if name in used_tiers and tier.spread is not Spread.NONE
+        name
+        for name, tier in environment.tiers.items()
+        if name in used_tiers and tier.topology_spread is not Spread.NONE
     ]
     misfit = incompatible(environment.cluster.kubernetes, "pod-defaults")
     if misfit and spread_tiers:
         first = environment.tiers[spread_tiers[0]]
         fault = (
-            f"spread: {first.spread} for {list_names(spread_tiers)} on Kubernetes {environment.cluster.kubernetes}, "
+            f"topology-spread: {first.topology_spread} for {list_names(spread_tiers)} on Kubernetes "
+            f"{environment.cluster.kubernetes}, "
             "whose API server adds no topologySpreadConstraints to pods: the scheduler's default applies, which "
             "accepts a difference of 3 replicas between nodes"
         )
         rule = "a tier's spread is written onto pods from Kubernetes 1.36 on"
         change = (
-            f"{misfit}; or set spread: none for these tiers, and write topologySpreadConstraints with maxSkew 1 and "
+            f"{misfit}; or set topology-spread: none for these tiers, and write topologySpreadConstraints with "
+            "maxSkew 1 and "
             "topologyKey kubernetes.io/hostname into Deployments and StatefulSets"
         )
-        yield Mistake(("tiers", spread_tiers[0], "spread"), fault, rule, change)
+        yield Mistake(("tiers", spread_tiers[0], "topology-spread"), fault, rule, change)
 
 
 def _kept_in_departments(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Mistake]:
@@ -157,19 +161,19 @@ def _has_quota(environment: Environment, tenant: Tenant, tier: str) -> bool:
         return True
     yielded = {flavor for name in open_pools for flavor in environment.flavors_of(name)}
     has_gpus = any(share.guaranteed or share.borrows for f, share in tenant.gpus.items() if f in yielded)
-    return environment.tiers[tier].borrows and has_gpus
+    return environment.tiers[tier].allow_borrowing and has_gpus
 
 
 def _without_s3_egress(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Mistake]:
     """Tenants with grants in buckets whose pods have no egress to S3."""
     network = environment.aws.network
-    if not environment.aws.enabled or network.service_ranges:
+    if not environment.aws.enabled or network.aws_service_cidrs:
         return
     if cut_off_tenants := [tenant.tenant for tenant in tenants if tenant.storage and not _may_reach_s3(tenant)]:
         fault = f"none, and grants of buckets to {list_names(cut_off_tenants)}, whose egress does not include S3"
         rule = "pods reach S3 only at ranges that network policies allow, whatever their role may do"
         change = "write the ranges of S3's prefix list in the region; docs/network.md shows how to get them"
-        yield Mistake(("aws", "network", "service-ranges"), fault, rule, change)
+        yield Mistake(("aws", "network", "aws-service-cidrs"), fault, rule, change)
 
 
 def _may_reach_s3(tenant: Tenant) -> bool:

@@ -30,8 +30,10 @@ def _organisation(environment: Environment, tenant: Tenant) -> Iterator[Mistake]
     if tenant.tier not in environment.tiers:
         yield undeclared_name(("tier",), "tier", tenant.tier, environment.tiers)
     for key in tenant.labels:
-        if key not in environment.organisation.labels:
-            yield undeclared_name(("labels", key), "label", key, environment.organisation.labels, "organisation.labels")
+        if key not in environment.organisation.label_keys:
+            yield undeclared_name(
+                ("labels", key), "label", key, environment.organisation.label_keys, "organisation.label-keys"
+            )
     organisation = environment.organisation
     for parent, given_annotations in (
         ((), tenant.annotations),
@@ -39,16 +41,18 @@ def _organisation(environment: Environment, tenant: Tenant) -> Iterator[Mistake]
     ):
         for key in given_annotations:
             if not organisation.takes_annotation(key):
-                allowed, declared_in = organisation.annotations, "organisation.annotations"
+                allowed, declared_in = organisation.annotation_keys, "organisation.annotation-keys"
                 yield undeclared_name((*parent, "annotations", key), "annotation", key, allowed, declared_in)
 
 
 def _namespaces(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
     for i, namespace in enumerate(tenant.namespaces):
         for key in namespace.labels:
-            if key not in environment.organisation.labels:
+            if key not in environment.organisation.label_keys:
                 location = ("namespaces", i, "labels", key)
-                yield undeclared_name(location, "label", key, environment.organisation.labels, "organisation.labels")
+                yield undeclared_name(
+                    location, "label", key, environment.organisation.label_keys, "organisation.label-keys"
+                )
         if namespace.tier and namespace.tier not in environment.tiers:
             yield undeclared_name(("namespaces", i, "tier"), "tier", namespace.tier, environment.tiers)
         tier = environment.tiers.get(tenant.tier_of(namespace))
@@ -59,7 +63,7 @@ def _namespaces(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
                 change = f"lower it to {maximum}, or have the platform team raise the quota of tier {name}"
                 rule = "a namespace's quota is no more than its tier's"
                 yield Mistake(("namespaces", i, "quota", *field.split(".", 1)), fault, rule, change, "ref-01")
-            for mistake in unusable_limits(tier.quota_for(namespace.quota), tier.container, tier.claim):
+            for mistake in unusable_limits(tier.quota_for(namespace.quota), tier.container, tier.volume_claim):
                 yield replace(mistake, location=("namespaces", i, "quota", *mistake.location))
 
 
@@ -67,14 +71,14 @@ def _aws(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
     for i, grant in enumerate(tenant.storage):
         if grant.bucket not in environment.buckets:
             yield undeclared_name(("storage", i, "bucket"), "bucket", grant.bucket, environment.buckets)
-    points = environment.file_access_points
-    for i, files in enumerate(tenant.aws_resources.files):
+    points = environment.efs_access_points
+    for i, files in enumerate(tenant.aws_resources.efs_access_points):
         if files.access_point not in points:
-            location = ("aws-resources", "files", i, "access-point")
-            yield undeclared_name(location, "access point", files.access_point, points, "file-access-points")
-    if tenant.ci and tenant.ci.forge not in environment.aws.forges:
+            location = ("aws-resources", "efs-access-points", i, "access-point")
+            yield undeclared_name(location, "access point", files.access_point, points, "efs-access-points")
+    if tenant.ci and tenant.ci.forge not in environment.aws.ci_hosts:
         field = "github" if tenant.ci.github else "host" if tenant.ci.host else "gitlab"
-        yield undeclared_name(("ci", field), "forge", tenant.ci.forge, environment.aws.forges, "aws.forges")
+        yield undeclared_name(("ci", field), "forge", tenant.ci.forge, environment.aws.ci_hosts, "aws.ci-hosts")
 
 
 def _network(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
@@ -83,7 +87,9 @@ def _network(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
             yield rule_mistake(("egress", i, "dns"), "net-06", f"dns: {place.dns} with cni {environment.cluster.cni}")
         if place.internet and not environment.own_ranges:
             fault = "internet: true, while the ranges of nodes and pods are unknown and cannot be left out"
-            yield rule_mistake(("egress", i, "internet"), "net-05", fault, "write them as cluster.ranges first")
+            yield rule_mistake(
+                ("egress", i, "internet"), "net-05", fault, "write them as cluster.node-and-pod-cidrs first"
+            )
     services = environment.platform.services
     for field, rules in (("egress", tenant.egress), ("ingress", tenant.ingress)):
         for i, way in enumerate(rules):
@@ -104,10 +110,15 @@ def _network(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
                     (field, i, "cidr"), "net-05", fault, None if environment.cluster.service_cidr else change
                 )
             elif field == "ingress" and way.cidr and not environment.own_ranges and is_private(way.cidr):
-                change = "write the ranges of nodes and pods as cluster.ranges first, so that none of them is allowed"
+                change = (
+                    "write the ranges of nodes and pods as cluster.node-and-pod-cidrs first, so that none of "
+                    "them is allowed"
+                )
                 yield rule_mistake((field, i, "cidr"), "net-05", f"{way.cidr!r}, which may hold nodes and pods", change)
     if not environment.own_ranges and (fault := whole_private([place.cidr or "" for place in tenant.egress])):
-        change = "write the ranges of nodes and pods as cluster.ranges first, so that none of them is allowed"
+        change = (
+            "write the ranges of nodes and pods as cluster.node-and-pod-cidrs first, so that none of them is allowed"
+        )
         yield rule_mistake(("egress",), "net-05", fault, change)
 
 

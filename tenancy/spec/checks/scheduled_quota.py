@@ -57,7 +57,7 @@ def calendar_mistakes(
 
 
 def _of_tenant(environment: Environment, tenant: Tenant, limit: dt.datetime) -> Iterator[Mistake]:
-    location: Location = ("windows",) if tenant.windows else ("gpus",)
+    location: Location = ("gpu-windows",) if tenant.gpu_windows else ("gpus",)
     budget = tenant.budget
     binding = budget is not None and budget.when_spent is not WhenSpent.ALERT
     if binding:
@@ -76,11 +76,13 @@ def _of_tenant(environment: Environment, tenant: Tenant, limit: dt.datetime) -> 
     if binding and budget and not environment.prices and not budget.monthly_gpu_hours:
         fault = f"when-spent: {budget.when_spent} in an environment without prices"
         yield rule_mistake(("budget", "when-spent"), "time-04", fault)
-    ready_within = environment.queues.pods_ready_within
-    for i, window in enumerate(tenant.windows):
-        if not MAX_GRACE_SECONDS < seconds(window.lead) <= seconds(ready_within):
+    ready_within = environment.queues.pods_ready_timeout
+    for i, window in enumerate(tenant.gpu_windows):
+        if not MAX_GRACE_SECONDS < seconds(window.reclaim_lead_time) <= seconds(ready_within):
             yield rule_mistake(
-                ("windows", i, "lead"), "time-03", f"lead: {window.lead} with pods-ready-within: {ready_within}"
+                ("gpu-windows", i, "reclaim-lead-time"),
+                "time-03",
+                f"reclaim-lead-time: {window.reclaim_lead_time} with pods-ready-timeout: {ready_within}",
             )
 
 
@@ -94,9 +96,9 @@ def _times(window: GpuWindow, start: dt.datetime, end: dt.datetime) -> tuple[Int
 def _extra_gpus(
     index: int, tenant: Tenant, start: dt.datetime, end: dt.datetime
 ) -> Iterator[tuple[Interval, _ExtraGpus]]:
-    for i, window in enumerate(tenant.windows):
+    for i, window in enumerate(tenant.gpu_windows):
         description = f"window {window.name} of {tenant.tenant} {window.gpus}"
-        extra_gpus = _ExtraGpus(index, ("windows", i, "gpus"), window.flavor, window.gpus, description)
+        extra_gpus = _ExtraGpus(index, ("gpu-windows", i, "gpus"), window.flavor, window.gpus, description)
         # One schedule of many tenants is computed once.
         schedule = window.model_copy(update={"name": "schedule", "flavor": "any", "gpus": 1})
         for interval in _times(schedule, start, end):

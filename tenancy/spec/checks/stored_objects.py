@@ -100,8 +100,8 @@ def framework_counts(environment: Environment) -> tuple[str, ...]:
 
 
 def _all_counts(environment: Environment, quota: Quota) -> dict[str, int]:
-    """Object quotas, including those of a tier's `other`."""
-    other_counts = {key: quantities.units(text) for key, text in quota.other.items() if _counts_objects(key)}
+    """Object quotas, including those of a tier's `hard`."""
+    other_counts = {key: quantities.units(text) for key, text in quota.hard.items() if _counts_objects(key)}
     return object_counts(environment, quota) | other_counts
 
 
@@ -139,7 +139,7 @@ class ObjectQuotas:
         sizes_of_kind[WORKLOADS] = WORKLOAD_BYTES
         total = 0
         for tier, counts in self._counts(tenant):
-            data = sizes.LARGE_DATA if tier.large_config else sizes.DATA
+            data = sizes.LARGE_DATA if tier.allow_large_config else sizes.DATA
             largest = sizes_of_kind | dict.fromkeys(_CONFIGS, data + sizes.METADATA)
             total += sum(count * largest.get(key, STORED_BYTES) for key, count in counts.items())
         return total

@@ -92,7 +92,7 @@ def _namespace_mistakes(
                     f"tier {name}, whose container.{bound} of {resource} excludes {container}: {lower} above {upper}"
                 )
                 yield rule_mistake(location, "iso-03", fault, "widen it, or use another tier")
-    if not amount(tier.claim.min) <= amount(sizes.VOLUME) <= amount(tier.claim.max):
+    if not amount(tier.volume_claim.min) <= amount(sizes.VOLUME) <= amount(tier.volume_claim.max):
         fault = f"tier {name}, whose claim bounds exclude the control plane's {sizes.VOLUME}"
         yield rule_mistake(location, "iso-03", fault, "widen them, or use another tier")
     quota = tier.quota_for(namespace.quota).effective()

@@ -22,13 +22,13 @@ from tenancy.spec.reading.source import Location
 
 _EFFECTIVE_WITHOUT_AWS = {"enabled", "identity", "network"}
 """Fields of `aws`: network policies allow Pod Identity's agent and the service ranges in any cluster."""
-_REPORTED_WITHOUT_AWS = {"region", "zones", "platform_role", "people", "break_glass"}
+_REPORTED_WITHOUT_AWS = {"region", "zones", "platform_role", "group_roles", "break_glass"}
 """Fields of `aws` that reports read in any environment: prices, failures of a zone, access that is not made."""
-_RANGES = {"service_ranges", "service_ranges_file"}
+_RANGES = {"aws_service_cidrs", "aws_ip_ranges_file"}
 """Fields of `aws.network` that network policies are made of."""
 _OF_BUILT_CLUSTERS = (
-    *("network", "public-access", "deletion-protection", "system", "ami-release", "upgrade-pause"),
-    *("permissions-boundary", "encryption-key", "add-ons", "extended-support"),
+    *("network", "public-access-cidrs", "deletion-protection", "system", "ami-release", "upgrade-pause"),
+    *("permissions-boundary", "kms-key-arn", "add-ons", "extended-support"),
 )
 """Fields of `aws` of the network, the cluster and its nodes."""
 _OF_BUILT_NODES = ("ami-release", "upgrade")
@@ -72,7 +72,7 @@ def _of_environment(environment: Environment, file_environment: Environment, on_
     elif not environment.aws.enabled:
         yield from _without_aws(environment)
     if file_environment.rollout and file_environment.stacks is Layout.ONE:
-        for field in sorted(file_environment.rollout.model_fields_set - {"after"}):
+        for field in sorted(file_environment.rollout.model_fields_set - {"depends_on"}):
             name = field.replace("_", "-")
             fault = f"{name} with stacks: one, where all tenants are in one stack and no wave is made"
             yield ENVIRONMENT_INDEX, _ineffective(("rollout", name), fault, f"drop {name}, or set stacks: per-tenant")
@@ -134,7 +134,7 @@ def _without_aws(environment: Environment) -> Iterator[IndexedMistake]:
             ENVIRONMENT_INDEX,
             _ineffective(("aws", "network", name), f"{name} with aws.enabled: false", _drop_or_enable(name)),
         )
-    for field in ("buckets", "file-access-points"):
+    for field in ("buckets", "efs-access-points"):
         if getattr(environment, field.replace("-", "_")):
             yield ENVIRONMENT_INDEX, _on_aws((field,), f"{field} with aws.enabled: false", _ENABLE)
 
@@ -144,7 +144,7 @@ _SERVICES = {
     "device-plugin": "cluster.devices is dra",
     "dcgm-exporter": "",
     "dra-driver": "cluster.devices is plugin",
-    "efa-plugin": "no pool has efa",
+    "efa-device-plugin": "no pool has efa",
     "kueue": "queues.scheduler is none",
     "storage-class": "",
 }
@@ -159,7 +159,7 @@ def _of_existing(environment: Environment) -> Iterator[IndexedMistake]:
             continue
         if name == "permissions-boundary" and aws.break_glass:
             continue  # of the emergency role too
-        if name == "encryption-key" and environment.makes_storage_class:
+        if name == "kms-key-arn" and environment.makes_storage_class:
             continue
         if name == "network":
             for field in sorted(aws.network.model_fields_set - _RANGES):
@@ -219,19 +219,19 @@ def _budget_without_alert(when_spent: WhenSpent, aws_state: str, on_lab: bool) -
 def _ineffective_sharing(environment: Environment, tenant: Tenant, flavor: str, share: GpuShare) -> Iterator[Mistake]:
     """Sharing by which nothing is lent or borrowed."""
     location = ("gpus", flavor, "sharing")
-    tier_borrows = any(environment.tiers[tier].borrows for tier in tenant.tiers)
+    tier_borrows = any(environment.tiers[tier].allow_borrowing for tier in tenant.tiers)
     borrows = bool(share.borrows) and tier_borrows
     if share.sharing is SharingPreset.STRICT:
         return
     if not share.lends and not borrows:
-        numbers = {"lend-up-to": share.lend_up_to, "borrow-up-to": share.borrow_up_to}
+        numbers = {"lending-limit": share.lending_limit, "borrowing-limit": share.borrowing_limit}
         limits = "".join(f", {name}: {number}" for name, number in numbers.items() if number is not None)
         fault = f"sharing: {share.sharing} with guaranteed: {share.guaranteed}{limits}: nothing is lent or borrowed"
-        possible = {"lend-up-to": share.guaranteed, "borrow-up-to": share.sharing.borrows and tier_borrows}
+        possible = {"lending-limit": share.guaranteed, "borrowing-limit": share.sharing.borrows and tier_borrows}
         limits = " or ".join(name for name, effective in possible.items() if effective)
         change = f", or write a {limits} above 0" if limits else ""
         yield _ineffective(location, fault, f"drop sharing and its limits{change}")
-    elif share.sharing.borrows and not borrows and share.borrow_up_to is None:
+    elif share.sharing.borrows and not borrows and share.borrowing_limit is None:
         tiers_text = " and ".join(sorted(tenant.tiers))
         sharing = f"sharing: {share.sharing} with tier {tiers_text}, which does not borrow"
         fault = f"{sharing}: GPUs are lent and none are borrowed"

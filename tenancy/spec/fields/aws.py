@@ -101,19 +101,19 @@ class Network(Spec):
         description="Whether the VPC endpoints for S3, ECR, STS, EC2 and CloudWatch are made, or only checked for. "
         "Default: made; in an existing VPC, checked.",
     )
-    quarters: dict[Zone, Annotated[int, WholeNumber(1, MAX_ZONES)]] = Field(
+    zone_quarters: dict[Zone, Annotated[int, WholeNumber(1, MAX_ZONES)]] = Field(
         default_factory=dict,
         description="Quarter of cidr that holds a zone's private addresses, 1 to 3, by zone. A zone keeps it for as "
         "long as the cluster exists. Default: by the zone's letter, whatever the order of zones: a and d the first, b "
         "and e the second, c and f the third.",
     )
-    service_ranges_file: _File | None = Field(
+    aws_ip_ranges_file: _File | None = Field(
         default=None,
         description="Name of AWS' published list of addresses, beside environment.yaml, such as ip-ranges.json from "
-        "https://ip-ranges.amazonaws.com. S3's ranges of the region are read from it and added to service-ranges. "
+        "https://ip-ranges.amazonaws.com. S3's ranges of the region are read from it and added to aws-service-cidrs. "
         "Default: none.",
     )
-    service_ranges: tuple[_Cidr, ...] = Field(
+    aws_service_cidrs: tuple[_Cidr, ...] = Field(
         default=(),
         description="Address ranges at which pods with an AWS identity reach AWS services, port 443: those of "
         "interface endpoints, and of the prefix list of S3's gateway endpoint. No range may hold pods. Default: "
@@ -124,18 +124,18 @@ class Network(Spec):
         if bool(self.vpc) != bool(self.subnets):
             fault = "vpc without subnets" if self.vpc else "subnets without vpc"
             yield Mistake((), fault, "an existing VPC comes with its private subnets", "write both, or neither")
-        for i, text in enumerate(self.service_ranges):
+        for i, text in enumerate(self.aws_service_cidrs):
             if fault := unsafe_range(text):
-                yield rule_mistake(("service-ranges", i), "net-05", fault)
+                yield rule_mistake(("aws-service-cidrs", i), "net-05", fault)
         zone_of: dict[str, str] = {}
         for zone, subnet in self.subnets.items():
             if (first := zone_of.setdefault(subnet, zone)) != zone:
                 fault = f"{subnet}, which is that of {first}"
                 yield Mistake(("subnets", zone), fault, "a subnet is in one zone", f"name the subnet in {zone}")
-        for field in ("cidr", "quarters"):
+        for field in ("cidr", "zone_quarters"):
             if self.vpc and field in self.model_fields_set:
-                rule = "a VPC is either made or existing"
-                yield Mistake((field,), f"{field} beside vpc", rule, "drop one of the two")
+                key, rule = field.replace("_", "-"), "a VPC is either made or existing"
+                yield Mistake((key,), f"{key} beside vpc", rule, "drop one of the two")
         if self.endpoints is Endpoints.CHECKED and not self.vpc:
             rule = "endpoints are checked only in an existing VPC"
             yield Mistake(("endpoints",), "endpoints: checked without vpc", rule, "name the vpc, or drop endpoints")
@@ -158,7 +158,7 @@ class Network(Spec):
 class System(Spec):
     """Nodes of the platform's own services; no tenant's pod runs there."""
 
-    instance: Annotated[
+    instance_type: Annotated[
         str, TextForm(r"^[a-z0-9-]+\.[a-z0-9]+$", "an EC2 instance type without GPU", "write it like m7i.xlarge")
     ] = Field(
         default="m7i.xlarge",
@@ -176,9 +176,11 @@ class System(Spec):
     )
 
     def mistakes(self) -> Iterator[Mistake]:
-        if misfit := for_services(self.instance):
+        if misfit := for_services(self.instance_type):
             rule = "the platform's services run on amd64, without GPUs, on size large or more"
-            yield Mistake(("instance",), f"{self.instance}, which {misfit}", rule, "write one such as m7i.xlarge")
+            yield Mistake(
+                ("instance-type",), f"{self.instance_type}, which {misfit}", rule, "write one such as m7i.xlarge"
+            )
 
 
 class AddOnRelease(StrEnum):
@@ -251,21 +253,22 @@ class Aws(Identities):
         description="ARN of the permissions boundary of the cluster's own roles and of break-glass. Tenants' roles "
         "have a boundary that is made for them. Default: none.",
     )
-    public_access: tuple[_Cidr, ...] = Field(
+    public_access_cidrs: tuple[_Cidr, ...] = Field(
         default=(),
         description="Public address ranges that reach the API server from the internet, at most 40. Default: none; "
         "the API server is private.",
     )
-    log_days: Positive = Field(
+    log_retention_days: Positive = Field(
         default=365, description="Retention of the control plane's logs, all five kinds, days. Default: 365."
     )
-    encryption_key: _KeyArn | None = Field(
+    kms_key_arn: _KeyArn | None = Field(
         default=None,
         description="ARN of the KMS key for secrets, volumes and logs. Default: a key is made for the cluster.",
     )
-    log_key: _KeyArn | None = Field(
+    tenant_log_kms_key_arn: _KeyArn | None = Field(
         default=None,
-        description="ARN of the KMS key of tenants' log groups (aws-resources.logs). Its policy must allow CloudWatch "
+        description="ARN of the KMS key of tenants' log groups (aws-resources.log-groups). Its policy must allow "
+        "CloudWatch "
         "Logs to use it for /tenancy/<environment>/*. Default: the key of CloudWatch Logs.",
     )
     deletion_protection: Flag = Field(
@@ -295,7 +298,7 @@ class Aws(Identities):
         default_factory=AddOns,
         description="Versions of the EKS add-ons of a cluster that is built. Default: the defaults of its fields.",
     )
-    root_volume: Annotated[int, WholeNumber(50, 16_000)] | None = Field(
+    root_volume_size: Annotated[int, WholeNumber(50, 16_000)] | None = Field(
         default=None,
         description="Size of every node's root volume, GiB. The volume is encrypted. Default: "
         f"{SYSTEM_ROOT_GIB} for machines with local NVMe disks, which have the images and the pods' files; else "
@@ -313,12 +316,12 @@ class Aws(Identities):
         yield from self.people_mistakes(platform_group, self.platform_role)
         if not self.enabled:
             return
-        arns: list[tuple[Location, str]] = [(("people", group), role) for group, role in self.people.items()]
+        arns: list[tuple[Location, str]] = [(("group-roles", group), role) for group, role in self.group_roles.items()]
         arns += [
             (("permissions-boundary",), self.permissions_boundary or ""),
             (("platform-role",), self.platform_role),
-            (("encryption-key",), self.encryption_key or ""),
-            (("log-key",), self.log_key or ""),
+            (("kms-key-arn",), self.kms_key_arn or ""),
+            (("tenant-log-kms-key-arn",), self.tenant_log_kms_key_arn or ""),
         ]
         for location, arn in arns:
             if arn and (fault := foreign_arn(arn, self.account, self.region)):
@@ -337,18 +340,20 @@ class Aws(Identities):
             yield Mistake(("irsa",), "irsa: true without oidc-issuer", rule, "write oidc-issuer, or drop irsa")
 
     def mistakes(self) -> Iterator[Mistake]:
-        for i, text in enumerate(self.public_access):
+        for i, text in enumerate(self.public_access_cidrs):
             if fault := wide_range(text) or never_public(text):
-                yield rule_mistake(("public-access", i), "eks-01", fault)
-        if (count := len(self.public_access)) > MOST_PUBLIC:
+                yield rule_mistake(("public-access-cidrs", i), "eks-01", fault)
+        if (count := len(self.public_access_cidrs)) > MOST_PUBLIC:
             fault, change = f"{count} ranges of {MOST_PUBLIC}", "join neighbouring ranges, or come through one gateway"
-            yield rule_mistake(("public-access",), "eks-01", fault, change)
+            yield rule_mistake(("public-access-cidrs",), "eks-01", fault, change)
         if misfit := ami_release_misfit(self.ami_release):
             yield rule_mistake(("ami-release",), "ami-01", misfit)
-        if self.log_days not in _LOG_DAYS:
-            close = min(_LOG_DAYS, key=lambda days: abs(days - self.log_days))
+        if self.log_retention_days not in _LOG_DAYS:
+            close = min(_LOG_DAYS, key=lambda days: abs(days - self.log_retention_days))
             rule = "a retention that CloudWatch Logs accepts"
-            yield Mistake(("log-days",), f"log-days: {self.log_days}", rule, f"write {close}")
+            yield Mistake(
+                ("log-retention-days",), f"log-retention-days: {self.log_retention_days}", rule, f"write {close}"
+            )
         if not self.enabled:
             return
         for field in ("account", "region", "platform_role"):
@@ -383,15 +388,15 @@ class Aws(Identities):
 
     def root_gib(self, nvme: int) -> int:
         """Size of the root volume of a machine with so much local NVMe (GB), GiB."""
-        return self.root_volume or (SYSTEM_ROOT_GIB if nvme else WHOLE_ROOT_GIB)
+        return self.root_volume_size or (SYSTEM_ROOT_GIB if nvme else WHOLE_ROOT_GIB)
 
     def _quarter_mistakes(self) -> Iterator[Mistake]:
         if self.network.vpc:
             return
-        for zone in self.network.quarters:
+        for zone in self.network.zone_quarters:
             if zone not in self.every_zone:
                 fault, change = f"zone {zone} outside aws.zones", f"use {', '.join(self.every_zone)}"
-                yield rule_mistake(("network", "quarters", zone), "ref-01", fault, change)
+                yield rule_mistake(("network", "zone-quarters", zone), "ref-01", fault, change)
         zone_of: dict[int, str] = {}
         for zone in self.every_zone[:MAX_ZONES]:
             quarter = self.quarter_of(zone)
@@ -403,8 +408,8 @@ class Aws(Identities):
                     f"{zone} in quarter {quarter}, which is that of {first}",
                     "each zone has a range of its own",
                 )
-                change = f"write network.quarters: {{{zone}: {free[0]}}}" if free else "write other quarters"
-                yield Mistake(("network", "quarters"), fault, rule, change)
+                change = f"write network.zone-quarters: {{{zone}: {free[0]}}}" if free else "write other quarters"
+                yield Mistake(("network", "zone-quarters"), fault, rule, change)
 
     @property
     def every_zone(self) -> tuple[str, ...]:
@@ -414,4 +419,4 @@ class Aws(Identities):
 
     def quarter_of(self, zone: str) -> int:
         """Quarter of the VPC's range that holds a zone's private addresses, from 1."""
-        return self.network.quarters.get(zone) or (ord(zone[-1]) - ord("a")) % MAX_ZONES + 1
+        return self.network.zone_quarters.get(zone) or (ord(zone[-1]) - ord("a")) % MAX_ZONES + 1

@@ -123,8 +123,8 @@ class GpuWindow(Spec):
     ends: TimeOfDay = Field(
         description="Local time at which the GPUs go back; at or before starts: on the next day. Required."
     )
-    zone: Zone = Field(default="UTC", description="Time zone of starts and ends. Default: UTC.")
-    lead: Duration = Field(
+    time_zone: Zone = Field(default="UTC", description="Time zone of starts and ends. Default: UTC.")
+    reclaim_lead_time: Duration = Field(
         default="15m",
         description="Time before the start at which the GPUs are reclaimed from borrowers. Default: 15m, for the grace "
         "period of a preempted pod and of the work that follows.",
@@ -142,11 +142,11 @@ class GpuWindow(Spec):
 
     def interval_on(self, day: dt.date) -> Interval | None:
         """The window that starts on a local day, without its lead; None on other days."""
-        return _interval(self.starts, self.ends, self.zone, day) if day.weekday() in self.weekdays else None
+        return _interval(self.starts, self.ends, self.time_zone, day) if day.weekday() in self.weekdays else None
 
     def intervals_between(self, start: dt.datetime, end: dt.datetime) -> Iterator[Interval]:
         """Every window that touches the time between two instants, in order, without its lead."""
-        zone = ZoneInfo(self.zone)
+        zone = ZoneInfo(self.time_zone)
         day, last = start.astimezone(zone).date() - dt.timedelta(days=2), end.astimezone(zone).date()
         while day <= last:
             interval = self.interval_on(day)
@@ -157,7 +157,7 @@ class GpuWindow(Spec):
     @property
     def lead_time(self) -> dt.timedelta:
         """Its lead."""
-        return dt.timedelta(seconds=seconds(self.lead))
+        return dt.timedelta(seconds=seconds(self.reclaim_lead_time))
 
     def interval_at(self, moment: dt.datetime) -> Interval | None:
         """The window at the instant, or whose lead has begun, from its start to its end; None if there is none."""
@@ -177,7 +177,7 @@ class TemporaryShare(Spec):
     gpus: Positive = Field(description="GPUs, slices or replicas on top of the guarantee. Required.")
     starts: Day = Field(description="First day. Required.")
     until: Day = Field(description="Last day. Required.")
-    zone: Zone = Field(default="UTC", description="Time zone in which the days begin. Default: UTC.")
+    time_zone: Zone = Field(default="UTC", description="Time zone in which the days begin. Default: UTC.")
     reason: Reason = Field(description="Reason for the share, one sentence for an auditor. Required.")
 
     def mistakes(self) -> Iterator[Mistake]:
@@ -188,7 +188,7 @@ class TemporaryShare(Spec):
     @property
     def interval(self) -> Interval:
         """From midnight of the first day to midnight after the last."""
-        zone = ZoneInfo(self.zone)
+        zone = ZoneInfo(self.time_zone)
         after = self.until + dt.timedelta(days=1)
         first, last = (dt.datetime.combine(day, dt.time()) for day in (self.starts, after))
         return Interval(instant(first, zone, last=False), instant(last, zone, last=False))

@@ -86,7 +86,7 @@ class Cluster(Spec):
         description="Encryption of traffic between pods on different nodes; wireguard needs cni: cilium. Default: "
         "none.",
     )
-    ranges: tuple[_Block, ...] = Field(
+    node_and_pod_cidrs: tuple[_Block, ...] = Field(
         default=(),
         min_length=1,
         description="Address ranges of nodes and pods. Tenants can neither open egress to them nor ingress from "
@@ -104,7 +104,7 @@ class Cluster(Spec):
         "and Kueue's memory hold. With 1, all tenants together cannot fill them. With more, one tenant cannot, but "
         "several together can; the alerts ApiStorageNearlyFull and ApiStorageFull report it. Default: 10.",
     )
-    dns_cache: Flag = Field(
+    node_local_dns: Flag = Field(
         default=False,
         description="Whether pods resolve names at NodeLocal DNSCache, on the node at "
         f"{words.DNS_CACHE.partition('/')[0]}: network policies then open that address for DNS as well. Its pods are "
@@ -125,15 +125,20 @@ class Cluster(Spec):
             yield rule_mistake(("devices",), "dra-01", f"devices: dra on Kubernetes {self.kubernetes}", misfit)
         if self.encryption is Encryption.WIREGUARD and self.cni is not Cni.CILIUM:
             yield rule_mistake(("encryption",), "net-09", f"encryption: wireguard with cni {self.cni}")
-        if self.dns_cache and self.cni is Cni.CILIUM:
-            fault, rule = "dns-cache with cni: cilium", "to Cilium the cache is the node, which no address range opens"
-            change = "drop dns-cache, and lead DNS to the cache by a CiliumLocalRedirectPolicy"
-            yield Mistake(("dns-cache",), fault, rule, change)
-        for i, text in enumerate(self.ranges):
+        if self.node_local_dns and self.cni is Cni.CILIUM:
+            fault, rule = (
+                "node-local-dns with cni: cilium",
+                "to Cilium the cache is the node, which no address range opens",
+            )
+            change = "drop node-local-dns, and lead DNS to the cache by a CiliumLocalRedirectPolicy"
+            yield Mistake(("node-local-dns",), fault, rule, change)
+        for i, text in enumerate(self.node_and_pod_cidrs):
             if fault := wide_range(text):
-                yield Mistake(("ranges", i), fault, "a range of the cluster's own", "write it like 10.64.0.0/16")
+                yield Mistake(
+                    ("node-and-pod-cidrs", i), fault, "a range of the cluster's own", "write it like 10.64.0.0/16"
+                )
             elif change := range_of_address(text):
-                yield Mistake(("ranges", i), repr(text), "a range begins with its first address", change)
+                yield Mistake(("node-and-pod-cidrs", i), repr(text), "a range begins with its first address", change)
         if self.service_cidr and (fault := unsafe_range(self.service_cidr)):
             rule = "the range of the cluster's services"
             yield Mistake(("service-cidr",), fault, rule, "write it like 172.20.0.0/16")

@@ -94,17 +94,20 @@ class Bucket(Spec):
     tenant: TenantName | None = Field(
         default=None, description="The only tenant that may have grants in the bucket. Default: any tenant."
     )
-    key: KeyPer = Field(
+    kms_key_scope: KeyPer = Field(
         default=KeyPer.BUCKET,
         description="Whether one KMS key encrypts the bucket, or one key per tenant that writes. Default: bucket.",
     )
-    expire_after: Days | None = Field(default=None, description="Days after which objects are deleted. Default: never.")
-    versioned: Flag = Field(
+    expiration_days: Days | None = Field(
+        default=None, description="Days after which objects are deleted. Default: never."
+    )
+    versioning: Flag = Field(
         default=True,
-        description="Whether old versions of overwritten and deleted objects are kept for keep-versions. Default: "
+        description="Whether old versions of overwritten and deleted objects are kept for noncurrent-version-days. "
+        "Default: "
         "true.",
     )
-    keep_versions: Days = Field(default=30, description="Days for which old versions are kept. Default: 30.")
+    noncurrent_version_days: Days = Field(default=30, description="Days for which old versions are kept. Default: 30.")
     access_points: Flag = Field(
         default=False,
         description="Whether each tenant uses an S3 access point of its own, which keeps the bucket policy short. It "
@@ -115,21 +118,29 @@ class Bucket(Spec):
         description="Whether the bucket and its policy are managed elsewhere. Then only the tenants' roles refer to "
         "it. Default: false.",
     )
-    key_arn: KeyArn | None = Field(
+    kms_key_arn: KeyArn | None = Field(
         default=None,
         description="ARN of the KMS key of an existing bucket. Default: the bucket is encrypted with S3's own key.",
     )
 
     def mistakes(self) -> Iterator[Mistake]:
-        managed_fields = {"key", "expire_after", "versioned", "keep_versions", "access_points"} & self.model_fields_set
+        managed_fields = {
+            "kms_key_scope",
+            "expiration_days",
+            "versioning",
+            "noncurrent_version_days",
+            "access_points",
+        } & self.model_fields_set
         if self.existing and (names := sorted(field.replace("_", "-") for field in managed_fields)):
             rule = "an existing bucket is configured by its owner"
             yield Mistake((names[0],), f"{', '.join(names)} beside existing: true", rule, "drop it, or drop existing")
-        if self.key_arn and not self.existing:
-            yield Mistake(("key-arn",), "key-arn of a bucket that is made", "its key is made with it", "drop it")
-        if not self.versioned and "keep_versions" in self.model_fields_set:
-            fault, change = "keep-versions beside versioned: false", "drop one of the two"
-            yield Mistake(("keep-versions",), fault, "only a versioned bucket keeps old versions", change)
+        if self.kms_key_arn and not self.existing:
+            yield Mistake(
+                ("kms-key-arn",), "kms-key-arn of a bucket that is made", "its key is made with it", "drop it"
+            )
+        if not self.versioning and "noncurrent_version_days" in self.model_fields_set:
+            fault, change = "noncurrent-version-days beside versioning: false", "drop one of the two"
+            yield Mistake(("noncurrent-version-days",), fault, "only a versioned bucket keeps old versions", change)
 
 
 Buckets = Annotated[
@@ -198,23 +209,23 @@ class AwsResources(Spec):
         default_factory=dict,
         description="Secrets in AWS Secrets Manager. They are made empty; people write the values. Default: none.",
     )
-    logs: Names = Field(
+    log_groups: Names = Field(
         default_factory=dict, description="CloudWatch log groups that the tenant's pods write to. Default: none."
     )
-    queues: Names = Field(
+    sqs_queues: Names = Field(
         default_factory=dict, description="SQS queues that the tenant's pods send to and receive from. Default: none."
     )
-    files: tuple[Files, ...] = Field(
+    efs_access_points: tuple[Files, ...] = Field(
         default=(), description="EFS access points that the tenant's pods mount. Default: none."
     )
 
     def uses(self) -> Iterator[tuple[Location, ResourceUse | Files]]:
-        """Everything that pods use, with its place below `aws-resources`."""
+        """Everything that pods use, with its place below `aws-resources` in a file."""
         for kind in type(self).model_fields:
             entries = getattr(self, kind)
             for key, use in entries.items() if isinstance(entries, Mapping) else enumerate(entries):
                 if isinstance(use, ResourceUse | Files):
-                    yield (kind, key), use
+                    yield (kind.replace("_", "-"), key), use
 
     def users(self, kind: str, name: str) -> ResourceUse | None:
         """Use of an entry of a kind; None for a kind that pods do not use."""
@@ -241,17 +252,17 @@ class Storage(Spec):
         min_length=1,
         description="Namespaces of the tenant whose pods have the grant. Default: all namespaces.",
     )
-    expire_after: Days | None = Field(
+    expiration_days: Days | None = Field(
         default=None,
-        description="Days after which objects below the prefix are deleted. Default: expire-after of the bucket.",
+        description="Days after which objects below the prefix are deleted. Default: expiration-days of the bucket.",
     )
 
     def mistakes(self) -> Iterator[Mistake]:
         if fault := unsafe_prefix(self.prefix):
             yield rule_mistake(("prefix",), "stor-01", fault)
-        if self.expire_after and self.access is Access.READ_ONLY:
+        if self.expiration_days and self.access is Access.READ_ONLY:
             rule = "only a grant that may write sets an expiry"
-            yield Mistake(("expire-after",), "expire-after with access: read-only", rule, "drop it")
+            yield Mistake(("expiration-days",), "expiration-days with access: read-only", rule, "drop it")
 
     def overlaps(self, grant: Storage) -> bool:
         """Whether an object may be below both prefixes."""

@@ -130,7 +130,7 @@ class Environment(Spec):
         description="S3 buckets in which tenants may have prefixes: a list of names, or a mapping of names to "
         "settings. Default: none.",
     )
-    file_access_points: FileAccessPoints = Field(
+    efs_access_points: FileAccessPoints = Field(
         default_factory=dict,
         description="EFS access points that tenants may use, by ARN: a list, or a mapping of ARNs to settings. "
         "Default: none.",
@@ -175,7 +175,7 @@ class Environment(Spec):
     def own_ranges(self) -> tuple[str, ...]:
         """Address ranges of nodes and pods; empty if they are unknown."""
         vpc_range = (self.aws.network.cidr,) if self.builds_cluster and not self.aws.network.vpc else ()
-        return self.cluster.ranges or vpc_range
+        return self.cluster.node_and_pod_cidrs or vpc_range
 
     @property
     def service_cidrs(self) -> tuple[str, ...]:
@@ -187,7 +187,9 @@ class Environment(Spec):
         """Whether pods are known to have no IPv6 address. EKS assigns IPv4 or IPv6 addresses, by default IPv4."""
         if self.builds_cluster:
             return True
-        return bool(self.cluster.ranges) and not any(":" in text for text in self.cluster.ranges)
+        return bool(self.cluster.node_and_pod_cidrs) and not any(
+            ":" in text for text in self.cluster.node_and_pod_cidrs
+        )
 
     @property
     def builds_cluster(self) -> bool:
@@ -206,7 +208,7 @@ class Environment(Spec):
         needed = {
             "device-plugin": not self.uses_device_claims,
             "dra-driver": self.uses_device_claims,
-            "efa-plugin": any(pool.efa for pool in self.pools.values()),
+            "efa-device-plugin": any(pool.efa for pool in self.pools.values()),
             "kueue": self.has_queues,
         }
         return needed.get(service, True) and self.source_of(service) is Source.INSTALL
@@ -243,7 +245,7 @@ class Environment(Spec):
     @property
     def suspends_idle(self) -> bool:
         """Whether work of some tier is suspended when its GPUs are idle."""
-        return any(tier.idle and tier.idle.then is IdleAction.SUSPEND for tier in self.tiers.values())
+        return any(tier.idle and tier.idle.action is IdleAction.SUSPEND for tier in self.tiers.values())
 
     @property
     def uses_device_claims(self) -> bool:
@@ -268,7 +270,7 @@ class Environment(Spec):
         return {name: self._yield(name, pool) for name, pool in self.pools.items()}
 
     def _yield(self, name: str, pool: Pool) -> dict[str, int]:
-        mode, replicas = (pool.share.mode, pool.share.replicas) if pool.share else (None, 1)
+        mode, replicas = (pool.gpu_sharing.mode, pool.gpu_sharing.replicas) if pool.gpu_sharing else (None, 1)
         units: dict[str | None, int] = {}
         for count, slices in self.partitions_of(name):
             for profile, slices_per_gpu in slices.items() or [(None, 1)]:
@@ -276,7 +278,7 @@ class Environment(Spec):
         return {
             name: units[flavor.mig] * replicas
             for name, flavor in self.flavors.items()
-            if flavor.gpu == pool.machine.gpu and flavor.share is mode and flavor.mig in units
+            if flavor.gpu == pool.machine.gpu and flavor.gpu_sharing is mode and flavor.mig in units
         }
 
     def resource_of(self, flavor: str) -> str:
@@ -287,7 +289,7 @@ class Environment(Spec):
     def _resource_of(self) -> dict[str, str]:
         strategies = {flavor: pool.strategy for name, pool in self.pools.items() for flavor in self.flavors_of(name)}
         return {
-            name: resource_name(flavor.mig, flavor.share is not None, strategies.get(name, Strategy.MIXED))
+            name: resource_name(flavor.mig, flavor.gpu_sharing is not None, strategies.get(name, Strategy.MIXED))
             for name, flavor in self.flavors.items()
         }
 
@@ -302,7 +304,7 @@ class Environment(Spec):
         that a pool cuts and shares."""
         boards_of_pools = {pool.machine.gpu for pool in self.pools.values() if pool.machine.gpus}
         unshared = {(board, False) for board in boards_of_pools | {flavor.gpu for flavor in self.flavors.values()}}
-        shared_boards = {(pool.machine.gpu, True) for pool in self.pools.values() if pool.mig and pool.share}
+        shared_boards = {(pool.machine.gpu, True) for pool in self.pools.values() if pool.mig and pool.gpu_sharing}
         return frozenset(
             resource_name(profile, replicas)
             for board, replicas in unshared | shared_boards
@@ -315,8 +317,8 @@ class Environment(Spec):
             return fault
         if name in self.system_namespaces:
             return f"{name!r}, a namespace of the platform"
-        if name in self.platform.unmanaged:
-            return f"{name!r}, which platform.unmanaged lists"
+        if name in self.platform.unmanaged_namespaces:
+            return f"{name!r}, which platform.unmanaged-namespaces lists"
         for entry in self.platform.temporary_namespaces:
             if entry.matches(name):
                 return f"{name!r}, which platform.temporary-namespaces lists as {entry.name}"

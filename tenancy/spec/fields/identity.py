@@ -85,7 +85,7 @@ class PodIdentity(StrEnum):
 class BreakGlass(Spec):
     """Emergency access: a role that requires MFA, lasts one hour and raises an alarm."""
 
-    trusted: tuple[_Principal, ...] = Field(
+    trusted_principals: tuple[_Principal, ...] = Field(
         min_length=1,
         description="ARNs of IAM users or roles that may take the emergency role. Their sessions need MFA that AWS "
         "itself has checked. Required.",
@@ -178,33 +178,33 @@ class Identities(Spec):
         default=None,
         description="OIDC issuer of the cluster, without https://. Required with identity: irsa. Default: none.",
     )
-    organization: _Organisation | None = Field(
+    organization_id: _Organisation | None = Field(
         default=None,
         description="Id of the AWS organisation that principals must belong to in order to reach buckets. Default: "
         "not checked.",
     )
-    people: dict[Group, RoleArn] = Field(
+    group_roles: dict[Group, RoleArn] = Field(
         default_factory=dict,
         description="ARN of the IAM role of each group of people in the tenants' files, such as a role of IAM "
         "Identity Center. A group without a role signs in by other means, or not at all. Default: none.",
     )
     break_glass: BreakGlass | None = Field(default=None, description="Emergency access to the cluster. Default: none.")
-    forges: tuple[_Host, ...] = Field(
+    ci_hosts: tuple[_Host, ...] = Field(
         default=(GITHUB_COM, GITLAB),
         description="Hosts of the forges whose pipelines tenants may have: github.com, and hosts of GitLab. Default: "
         "github.com and gitlab.com.",
     )
-    existing_providers: tuple[_Host, ...] = Field(
+    existing_oidc_providers: tuple[_Host, ...] = Field(
         default=(),
         description="Hosts of forges whose OIDC provider already exists in the account: it is used, not made. "
         "Default: none.",
     )
-    payer: Flag = Field(
+    management_account: Flag = Field(
         default=False,
         description="Whether the account is the payer (management account) of its organisation: only then can it "
         "activate cost allocation tags. Default: false.",
     )
-    quotas: dict[str, Positive] = Field(
+    service_quotas: dict[str, Positive] = Field(
         default_factory=dict,
         description=f"AWS quotas that were raised for the account, by name: {', '.join(QUOTAS)}. Default: AWS' "
         "default quotas.",
@@ -213,8 +213,8 @@ class Identities(Spec):
     def people_mistakes(self, platform_group: str, platform_role: str) -> Iterator[Mistake]:
         """Mistakes in the mapping of groups to IAM roles."""
         first: dict[str, str] = {}
-        for group, role in self.people.items():
-            location = ("people", group)
+        for group, role in self.group_roles.items():
+            location = ("group-roles", group)
             if fault := foreign_subject("Group", group, platform_group, person=True):
                 yield rule_mistake(location, "rbac-05", fault)
             if role == platform_role:
@@ -222,10 +222,12 @@ class Identities(Spec):
                 yield rule_mistake(location, "aws-06", fault, "name the role of the group's own people")
             if (first_group := first.setdefault(role, group)) != group:
                 yield rule_mistake(location, "aws-06", f"{role} for {first_group} and {group}")
-        for name, value in self.quotas.items():
+        for name, value in self.service_quotas.items():
             quota = QUOTAS.get(name)
             if quota is None:
-                yield Mistake(("quotas", name), repr(name), f"a quota of {', '.join(QUOTAS)}", "use one of them")
+                yield Mistake(
+                    ("service-quotas", name), repr(name), f"a quota of {', '.join(QUOTAS)}", "use one of them"
+                )
             elif quota.most is not None and value > (quota.most or quota.default):
                 rule = f"AWS gives {quota.most or quota.default} {quota.title} at most"
-                yield Mistake(("quotas", name), str(value), rule, "write what the account really has")
+                yield Mistake(("service-quotas", name), str(value), rule, "write what the account really has")

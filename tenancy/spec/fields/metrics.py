@@ -86,7 +86,7 @@ class Metrics(Spec):
     storage: Size = Field(
         default="200Gi", description="Size of the volume of the installed Prometheus, bytes. Default: 200Gi."
     )
-    tenant_view: Flag = Field(
+    tenant_queries: Flag = Field(
         default=True,
         description="Whether tenants may query Prometheus for the series of their own namespaces (and no others). "
         "Default: true.",
@@ -101,15 +101,15 @@ class Metrics(Spec):
     mail: Smtp | None = Field(
         default=None, description="SMTP server that sends alert mails. Default: none; alerts have no receiver."
     )
-    guarantee_within: Duration = Field(
+    guaranteed_wait_alert_after: Duration = Field(
         default="15m",
         description="Time that work within its guarantee may wait before its owner and the platform are alerted. "
         "Default: 15m.",
     )
-    idle_after: Duration = Field(
+    idle_alert_after: Duration = Field(
         default="30m", description="Time that an allocated GPU may be idle before its owner is alerted. Default: 30m."
     )
-    longest_wait: dict[str, Duration] = Field(
+    max_wait_p90: dict[str, Duration] = Field(
         default_factory=dict,
         description="Wait for admission that nine of ten jobs must stay below, by tier. Default: 2h.",
     )
@@ -135,10 +135,10 @@ class Metrics(Spec):
                 yield Mistake((name,), fault, rule, f"drop {name}, or write collector: install")
         if fault := tenants_name(self.namespace):
             yield rule_mistake(("namespace",), "name-01", fault, "name a namespace of the platform's own, without '--'")
-        for tier, wait in self.longest_wait.items():
+        for tier, wait in self.max_wait_p90.items():
             if seconds(wait) > LONGEST_WAIT:
                 fault, rule = f"{tier}: {wait}", f"Kueue measures waits up to {LONGEST_WAIT} s"
-                yield Mistake(("longest-wait", tier), fault, rule, f"write {LONGEST_WAIT // 60}m at most")
+                yield Mistake(("max-wait-p90", tier), fault, rule, f"write {LONGEST_WAIT // 60}m at most")
 
     @property
     def collected(self) -> bool:
@@ -157,7 +157,7 @@ class Metrics(Spec):
 
     def wait_of(self, tier: str) -> int:
         """Seconds that nine of ten jobs of a tier wait at most."""
-        return seconds(self.longest_wait.get(tier, "2h"))
+        return seconds(self.max_wait_p90.get(tier, "2h"))
 
 
 BUDGET_DAYS = 30

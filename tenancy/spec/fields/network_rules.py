@@ -27,13 +27,14 @@ _Range = Annotated[
 
 
 _TO_INTERNET = (
-    "write internet: true instead of cidr, and the ranges of nodes and pods, which it leaves out, as cluster.ranges in "
+    "write internet: true instead of cidr, and the ranges of nodes and pods, which it leaves out, as "
+    "cluster.node-and-pod-cidrs in "
     "environment.yaml"
 )
 
 
 _TO_CACHE = (
-    "drop the entry, and set cluster.dns-cache to true in environment.yaml, which opens NodeLocal DNSCache to all"
+    "drop the entry, and set cluster.node-local-dns to true in environment.yaml, which opens NodeLocal DNSCache to all"
 )
 
 

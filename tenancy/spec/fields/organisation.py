@@ -47,14 +47,14 @@ class Organisation(Spec):
     departments: dict[Slug, Department] = Field(
         min_length=1, description="Departments by name. Every tenant belongs to one. Required."
     )
-    labels: tuple[LabelKey, ...] = Field(
+    label_keys: tuple[LabelKey, ...] = Field(
         default=(),
         max_length=words.MOST_OWN_LABELS,
         description="Keys of labels that tenants' files may set besides the cost labels, such as project. Default: "
         "none.",
     )
 
-    annotations: tuple[_Annotation, ...] = Field(
+    annotation_keys: tuple[_Annotation, ...] = Field(
         default=(),
         max_length=50,
         description="Annotations that tenants' files may set on namespaces: keys, or beginnings of keys that end with "
@@ -63,10 +63,12 @@ class Organisation(Spec):
 
     def takes_annotation(self, key: str) -> bool:
         """Whether tenants' files may set the annotation."""
-        return any(key == allowed or (allowed[-1] == "/" and key.startswith(allowed)) for allowed in self.annotations)
+        return any(
+            key == allowed or (allowed[-1] == "/" and key.startswith(allowed)) for allowed in self.annotation_keys
+        )
 
     def mistakes(self) -> Iterator[Mistake]:
-        for field in ("labels", "annotations"):
+        for field in ("label_keys", "annotation_keys"):
             for i, key in enumerate(getattr(self, field)):
                 if fault := reserved_label(key):
-                    yield rule_mistake((field, i), "cost-04", fault)
+                    yield rule_mistake((field.replace("_", "-"), i), "cost-04", fault)

@@ -71,7 +71,7 @@ class PlatformService(Spec):
         if _DNS_CACHE in self.labels.values():
             fault = f"{_DNS_CACHE}, whose pods are on the node's network"
             rule = "a network policy selects no pod on the node's network"
-            change = "drop the service and the entries that name it, and set cluster.dns-cache to true"
+            change = "drop the service and the entries that name it, and set cluster.node-local-dns to true"
             yield Mistake(("labels",), fault, rule, change)
 
 
@@ -125,7 +125,7 @@ class Platform(Spec):
         f"so none has a name of the form <tenant>--<namespace>. Always included: {', '.join(words.SYSTEM_NAMESPACES)}. "
         "Default: no others.",
     )
-    unmanaged: tuple[Slug, ...] = Field(
+    unmanaged_namespaces: tuple[Slug, ...] = Field(
         default=(),
         description="Namespaces whose work belongs neither to a tenant nor to the platform and keeps running. Guards "
         "only check that it uses no GPU (gpu-12) and no tenant's label or queue; no tenant has rights there. "
@@ -146,7 +146,7 @@ class Platform(Spec):
         description="Services of the platform that tenants may name under egress and ingress, by name: a registry, an "
         "ingress, a metrics collector. Default: none.",
     )
-    keys: tuple[_Key, ...] = Field(
+    metadata_keys: tuple[_Key, ...] = Field(
         default=(),
         description="Further keys of labels and annotations that tenants may write: a domain, with those below it, or "
         "one key, such as sidecar.istio.io or reloader.stakater.com/auto. Each is for an agent that may obey tenants "
@@ -177,7 +177,7 @@ class Platform(Spec):
             if fault := tenants_name(name):
                 change = "name a namespace of the platform's own, without '--'"
                 yield rule_mistake(("namespaces", i), "name-01", fault, change)
-        for i, name in enumerate(self.unmanaged):
+        for i, name in enumerate(self.unmanaged_namespaces):
             if fault := tenants_name(name):
                 change = "adopt it by the file of the tenant whose name it begins with"
-                yield rule_mistake(("unmanaged", i), "name-01", fault, change)
+                yield rule_mistake(("unmanaged-namespaces", i), "name-01", fault, change)

@@ -67,7 +67,7 @@ class Flavor(Spec):
         description="GPU board of the flavor. Required.", json_schema_extra={"enum": list(boards.BOARDS)}
     )
     mig: str | None = Field(default=None, description="MIG profile of the slice. Default: none, the whole GPU.")
-    share: Sharing | None = Field(
+    gpu_sharing: Sharing | None = Field(
         default=None, description="How replicas share the GPU or slice. Default: none, it is not shared."
     )
 
@@ -77,8 +77,8 @@ class Flavor(Spec):
             yield rule_mistake(("gpu",), "ref-01", f"board {self.gpu!r}", change)
         elif self.mig is not None and (misfit := boards.layout_misfit(self.gpu, {self.mig: 1})):
             yield rule_mistake(("mig",), "mig-01", misfit, f"use one of {_profiles(self.gpu)}")
-        if self.mig is not None and self.share is Sharing.MPS:
-            yield rule_mistake(("share",), "pool-08", f"share: mps of slices {self.mig}")
+        if self.mig is not None and self.gpu_sharing is Sharing.MPS:
+            yield rule_mistake(("gpu-sharing",), "pool-08", f"gpu-sharing: mps of slices {self.mig}")
 
 
 class Nodes(Spec):
@@ -135,7 +135,7 @@ class Mig(Spec):
     layout: dict[str, Positive] | None = Field(
         default=None, min_length=1, description="Number of slices on every GPU, by MIG profile. Default: none."
     )
-    named: Slug | None = Field(
+    layout_name: Slug | None = Field(
         default=None,
         description="Name of a layout of mig-layouts, or all-balanced, for every GPU. Default: none.",
         examples=["all-balanced"],
@@ -148,7 +148,7 @@ class Mig(Spec):
     strategy: Strategy = Field(default=Strategy.MIXED, description="How slices are named as resources. Default: mixed.")
 
     def mistakes(self) -> Iterator[Mistake]:
-        partitions = [name for name in ("layout", "named", "per_gpu") if getattr(self, name) is not None]
+        partitions = [name for name in ("layout", "layout_name", "per_gpu") if getattr(self, name) is not None]
         if len(partitions) != 1:
             fault = " and ".join(name.replace("_", "-") for name in partitions) or "none of layout, named and per-gpu"
             yield Mistake(
@@ -269,7 +269,7 @@ class Upgrade(Spec):
         description="Whether a new node starts before the old one is removed. Default: surge; terminate-first for a "
         "reservation, which has no room for another node.",
     )
-    at_once: Annotated[int, WholeNumber(1, MAX_NODES_AT_ONCE)] = Field(
+    max_unavailable: Annotated[int, WholeNumber(1, MAX_NODES_AT_ONCE)] = Field(
         default=1, description="Number of nodes that are replaced at the same time. Default: 1."
     )
     wave: Annotated[int, WholeNumber(1, 20)] = Field(
@@ -289,7 +289,7 @@ Zones = Annotated[tuple[Zone, ...], Distinct()]
 class Pool(Spec):
     """Nodes of one instance type, for the tenants and tiers that it names, or for all tenants."""
 
-    instance: str = Field(
+    instance_type: str = Field(
         description="EC2 instance type of the nodes. A type without GPUs is for work that needs none. Required."
     )
     nodes: Annotated[
@@ -312,7 +312,7 @@ class Pool(Spec):
         "apply to EFA traffic, so such a pool has one tenant. Default: false.",
     )
     mig: Mig | None = Field(default=None, description="How each GPU is partitioned. Default: none, GPUs are whole.")
-    share: GpuSharing | None = Field(
+    gpu_sharing: GpuSharing | None = Field(
         default=None, description="How each GPU or slice is shared. Default: none, it is not shared."
     )
     tenants: Annotated[tuple[str, ...], Distinct()] = Field(
@@ -337,21 +337,23 @@ class Pool(Spec):
     upgrade: Upgrade = Field(default_factory=Upgrade, description="How nodes are replaced. Default: one at a time.")
 
     def mistakes(self) -> Iterator[Mistake]:
-        if self.share and not self.sole_tenant:
-            yield rule_mistake(("share",), "pool-02", f"a pool with {self.share.mode} for {self._users()}")
-        if self.share and self.share.mps and self.mig:
-            yield rule_mistake(("share", "mps"), "pool-08", "mps inside MIG slices")
-        instance = MACHINES.get(self.instance)
-        if instance is None and NOT_NVIDIA.match(self.instance):
-            yield rule_mistake(("instance",), "pool-09", f"{self.instance}, whose accelerators are no NVIDIA GPUs")
+        if self.gpu_sharing and not self.sole_tenant:
+            yield rule_mistake(("gpu-sharing",), "pool-02", f"a pool with {self.gpu_sharing.mode} for {self._users()}")
+        if self.gpu_sharing and self.gpu_sharing.mps and self.mig:
+            yield rule_mistake(("gpu-sharing", "mps"), "pool-08", "mps inside MIG slices")
+        instance = MACHINES.get(self.instance_type)
+        if instance is None and NOT_NVIDIA.match(self.instance_type):
+            yield rule_mistake(
+                ("instance-type",), "pool-09", f"{self.instance_type}, whose accelerators are no NVIDIA GPUs"
+            )
             return
         if instance is None:
-            close = " or ".join(nearest(self.instance, MACHINES))
+            close = " or ".join(nearest(self.instance_type, MACHINES))
             change = f"use {close}; `tenancy catalog` lists the types"
-            yield rule_mistake(("instance",), "ref-01", f"instance {self.instance!r}", change)
+            yield rule_mistake(("instance-type",), "ref-01", f"instance-type {self.instance_type!r}", change)
             return
         if instance.unsupported:
-            yield rule_mistake(("instance",), "pool-09", f"{self.instance}: {instance.unsupported}")
+            yield rule_mistake(("instance-type",), "pool-09", f"{self.instance_type}: {instance.unsupported}")
         yield from self._partition_mistakes(instance)
         yield from self._purchase_mistakes(instance)
         if self.ami_release and (misfit := ami_release_misfit(self.ami_release)):
@@ -359,10 +361,10 @@ class Pool(Spec):
 
     def _partition_mistakes(self, instance: Instance) -> Iterator[Mistake]:
         if not instance.gpus:
-            for field in ("mig", "share"):
-                if getattr(self, field) is not None:
-                    change = f"drop {field}, or choose a type with GPUs"
-                    yield rule_mistake((field,), "pool-09", f"{field} on {self.instance}, which has no GPU", change)
+            for key, value in (("mig", self.mig), ("gpu-sharing", self.gpu_sharing)):
+                if value is not None:
+                    change = f"drop {key}, or choose a type with GPUs"
+                    yield rule_mistake((key,), "pool-09", f"{key} on {self.instance_type}, which has no GPU", change)
             return
         if self.mig and self.mig.layout:
             yield from layout_mistakes(("mig", "layout"), instance.gpu, self.mig.layout)
@@ -401,7 +403,7 @@ class Pool(Spec):
             if not instance.efa:
                 change = "drop efa, or use a type that has it, such as p4d.24xlarge"
                 yield rule_mistake(
-                    ("efa",), "pool-06", f"efa: on for {self.instance}, which has no EFA interface", change
+                    ("efa",), "pool-06", f"efa: on for {self.instance_type}, which has no EFA interface", change
                 )
             if len(self.zones) != 1:
                 fault = f"efa: on in {len(self.zones) or 'all'} zones"
@@ -438,12 +440,12 @@ class Pool(Spec):
     @property
     def machine(self) -> Instance:
         """The catalog's entry of the instance type; KeyError if it is unknown."""
-        return MACHINES[self.instance]
+        return MACHINES[self.instance_type]
 
     @property
     def network_layers(self) -> int:
         """Number of network layers that labels of its nodes name; 0 if they have no such labels."""
-        return network_layers(self.instance)
+        return network_layers(self.instance_type)
 
     @property
     def max_pods(self) -> int:
@@ -461,7 +463,7 @@ class Pool(Spec):
         """Why work on the pool may lose its GPU, or fail with other work on a shared GPU; empty if it cannot."""
         if self.purchase.market is Market.SPOT:
             return "spot nodes"
-        return f"GPUs shared by {self.share.mode}" if self.share else ""
+        return f"GPUs shared by {self.gpu_sharing.mode}" if self.gpu_sharing else ""
 
     @property
     def is_restricted(self) -> bool:
@@ -471,7 +473,7 @@ class Pool(Spec):
     @property
     def is_bare_metal(self) -> bool:
         """Whether the instance type is bare metal."""
-        return self.instance.partition(".")[2].startswith("metal")
+        return self.instance_type.partition(".")[2].startswith("metal")
 
     @property
     def sole_tenant(self) -> str | None:
@@ -489,7 +491,9 @@ class Pool(Spec):
             return [GpuPartition(count, {})] if count else []
         if self.mig.per_gpu is None:
             return [
-                GpuPartition(count, self.mig.layout or layout_of(self.mig.named or "", self.machine.gpu, layouts) or {})
+                GpuPartition(
+                    count, self.mig.layout or layout_of(self.mig.layout_name or "", self.machine.gpu, layouts) or {}
+                )
             ]
         groups = [GpuPartition(part.gpus, part.slices) for part in self.mig.per_gpu]
         whole_gpus = count - sum(part.gpus for part in self.mig.per_gpu)

@@ -40,19 +40,19 @@ class SharingPreset(StrEnum):
         return self is SharingPreset.LEND_AND_BORROW
 
 
-class QueueOrder(StrEnum):
+class QueueingStrategy(StrEnum):
     """Order in which a queue's waiting work starts."""
 
-    BEST_EFFORT = "best-effort"  # work that fits starts, although earlier work does not fit yet
-    STRICT = "strict"  # first in, first out: small work never delays large work, and waits behind it
+    BEST_EFFORT_FIFO = "best-effort-fifo"  # work that fits starts, although earlier work does not fit yet
+    STRICT_FIFO = "strict-fifo"  # first in, first out: small work never delays large work, and waits behind it
 
 
-class QueueState(StrEnum):
+class StopPolicy(StrEnum):
     """Whether a queue starts new work and keeps running work."""
 
-    OPEN = "open"
+    NONE = "none"  # new work starts
     HOLD = "hold"  # no new work starts
-    DRAIN = "drain"  # no new work starts, and running work is evicted
+    HOLD_AND_DRAIN = "hold-and-drain"  # no new work starts, and running work is evicted
 
 
 Weight = Annotated[int, WholeNumber(1, 1000)]
@@ -90,7 +90,7 @@ _ClockImage = Annotated[
 ]
 
 
-class Relief(Spec):
+class BudgetExemption(Spec):
     """A time for which budgets do not bind, with a responsible person and an end."""
 
     until: Day = Field(
@@ -118,15 +118,15 @@ class Queues(Spec):
         description="Time after which past GPU usage counts half. It decides which queue of a tenant goes first. "
         "Default: 7d.",
     )
-    pods_ready_within: Duration = Field(
+    pods_ready_timeout: Duration = Field(
         default="20m",
         description="Time within which the pods of started work must be ready; otherwise the work goes back into the "
         "queue. A new node takes about ten minutes. Default: 20m.",
     )
-    keep_finished: Duration = Field(
+    finished_workload_retention: Duration = Field(
         default="7d", description="Time for which the queue keeps records of ended work. Default: 7d."
     )
-    hold_before_end: Duration = Field(
+    hold_before_capacity_block_end: Duration = Field(
         default="1d",
         description="Time before the end of a capacity block from which no new work starts on it, in whole days. "
         "Default: 1d.",
@@ -142,7 +142,7 @@ class Queues(Spec):
         description="Image with this program, by digest: `tenancy clock run` then runs as a Deployment in the cluster. "
         "Default: none; it is a process that you run.",
     )
-    relief: Relief | None = Field(
+    budget_exemption: BudgetExemption | None = Field(
         default=None,
         description="In an emergency: a time for which no tenant's budget binds and no idle work is suspended. "
         "Default: none.",
@@ -155,21 +155,23 @@ class Queues(Spec):
     )
 
     def mistakes(self) -> Iterator[Mistake]:
-        hold_seconds, day = seconds(self.hold_before_end), seconds("1d")
+        hold_seconds, day = seconds(self.hold_before_capacity_block_end), seconds("1d")
         if hold_seconds % day or hold_seconds >= LONGEST_BLOCK * day:
             rule = f"whole days, fewer than the {LONGEST_BLOCK} that a capacity block lasts at most"
             yield Mistake(
-                ("hold-before-end",),
-                self.hold_before_end,
+                ("hold-before-capacity-block-end",),
+                self.hold_before_capacity_block_end,
                 rule,
                 f"write {-(-hold_seconds // day) if hold_seconds % day else 1}d",
             )
         if self.clock_image and not self.clock:
             rule = "the image runs the clock"
             yield Mistake(("clock-image",), "clock-image with clock: false", rule, "write clock: true, or drop it")
-        if self.relief and not self.clock:
+        if self.budget_exemption and not self.clock:
             rule = "without a clock no budget binds"
-            yield Mistake(("relief",), "relief with clock: false", rule, "write clock: true, or drop it")
+            yield Mistake(
+                ("budget-exemption",), "budget-exemption with clock: false", rule, "write clock: true, or drop it"
+            )
         for i, kind in enumerate(self.kinds):
             if kind not in FRAMEWORKS:
                 change = f"use one of {', '.join(FRAMEWORKS)}; Jobs, Deployments, StatefulSets and pods always queue"

@@ -30,13 +30,13 @@ class AlertGate(StrEnum):
 class Rollout(Spec):
     """Waves in which a new version of the program reaches the stacks of tenants, with a gate before each."""
 
-    after: tuple[Slug, ...] = Field(
+    depends_on: tuple[Slug, ...] = Field(
         default=(),
         description="Environments of the same repository that have to run the new version first, by name: every stack "
         "of theirs, by the records on their clusters. Default: none.",
     )
     canary: tuple[TenantName, ...] = Field(default=(), description="Tenants of the first wave, by name. Default: none.")
-    canary_share: _Percent = Field(
+    canary_percent: _Percent = Field(
         default=0,
         description="Share of each tier's tenants in the first wave, percent, rounded up; canary counts towards it. "
         "Default: 0.",

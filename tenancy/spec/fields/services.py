@@ -41,7 +41,7 @@ class Services(Spec):
     dra_driver: Source | None = Field(
         default=None, description=f"NVIDIA's DRA driver, which cluster.devices: dra needs. {_BUILT}"
     )
-    efa_plugin: Source | None = Field(
+    efa_device_plugin: Source | None = Field(
         default=None, description=f"Device plugin of EFA, which pools with efa need. {_BUILT}"
     )
     kueue: Source | None = Field(default=None, description=f"Kueue, which queues.scheduler: kueue needs. {_BUILT}")

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from tenancy.spec.fields.base import Count, Spec, WholeNumber
 from tenancy.spec.fields.calendar import TemporaryShare
-from tenancy.spec.fields.queues import Duration, Relief, SharingPreset
+from tenancy.spec.fields.queues import BudgetExemption, Duration, SharingPreset
 from tenancy.spec.reading.mistakes import Mistake, rule_mistake
 
 
@@ -25,12 +25,12 @@ class GpuShare(Spec):
         default=SharingPreset.STRICT,
         description="Whether idle GPUs are lent to other tenants, and whether the tenant borrows. Default: strict.",
     )
-    lend_up_to: Count | None = Field(
+    lending_limit: Count | None = Field(
         default=None,
         description="Maximum number that is lent while idle. Default: the whole guarantee with sharing lend or "
         "lend-and-borrow; 0 with strict.",
     )
-    borrow_up_to: Count | None = Field(
+    borrowing_limit: Count | None = Field(
         default=None,
         description="Maximum number that is borrowed on top of the guarantee, in each pool. Default: as many as are "
         "guaranteed with sharing lend-and-borrow; 0 otherwise.",
@@ -45,24 +45,26 @@ class GpuShare(Spec):
     @property
     def lends(self) -> int:
         """Maximum number that is lent."""
-        return (self.guaranteed if self.lend_up_to is None else self.lend_up_to) if self.sharing.lends else 0
+        return (self.guaranteed if self.lending_limit is None else self.lending_limit) if self.sharing.lends else 0
 
     @property
     def borrows(self) -> int:
         """Maximum number that is borrowed in each pool, by a tier that borrows."""
-        return (self.guaranteed if self.borrow_up_to is None else self.borrow_up_to) if self.sharing.borrows else 0
+        return (
+            (self.guaranteed if self.borrowing_limit is None else self.borrowing_limit) if self.sharing.borrows else 0
+        )
 
     def mistakes(self) -> Iterator[Mistake]:
-        if self.lend_up_to is not None:
-            location = ("lend-up-to",)
+        if self.lending_limit is not None:
+            location = ("lending-limit",)
             if self.sharing is SharingPreset.STRICT:
-                yield rule_mistake(location, "share-01", f"lend-up-to: {self.lend_up_to} with sharing: strict")
-            elif self.lend_up_to > self.guaranteed:
-                fault = f"lend-up-to: {self.lend_up_to} of {self.guaranteed} guaranteed"
+                yield rule_mistake(location, "share-01", f"lending-limit: {self.lending_limit} with sharing: strict")
+            elif self.lending_limit > self.guaranteed:
+                fault = f"lending-limit: {self.lending_limit} of {self.guaranteed} guaranteed"
                 yield rule_mistake(location, "share-01", fault, f"write {self.guaranteed} at most")
-        if self.borrow_up_to is not None and self.sharing is not SharingPreset.LEND_AND_BORROW:
-            fault = f"borrow-up-to: {self.borrow_up_to} with sharing: {self.sharing}"
-            yield rule_mistake(("borrow-up-to",), "share-01", fault)
+        if self.borrowing_limit is not None and self.sharing is not SharingPreset.LEND_AND_BORROW:
+            fault = f"borrowing-limit: {self.borrowing_limit} with sharing: {self.sharing}"
+            yield rule_mistake(("borrowing-limit",), "share-01", fault)
 
 
 class WhenSpent(StrEnum):
@@ -89,12 +91,12 @@ class Budget(Spec):
         description="What happens to the tenant's queues when one of the two is spent. hold and stop need "
         "queues.clock. Default: alert.",
     )
-    grace: Duration = Field(
+    grace_period: Duration = Field(
         default="1h",
         description="With when-spent: stop, time for which running work may go on after the budget is spent. "
         "Default: 1h.",
     )
-    relief: Relief | None = Field(
+    exemption: BudgetExemption | None = Field(
         default=None, description="A time for which the budget does not bind, as with when-spent: alert. Default: none."
     )
 
@@ -102,9 +104,9 @@ class Budget(Spec):
         if self.monthly_gpu_hours and self.when_spent is WhenSpent.ALERT:
             fault, rule = "monthly-gpu-hours with when-spent: alert", "alerts compare dollars"
             yield Mistake(("monthly-gpu-hours",), fault, rule, "write when-spent: hold or stop, or drop it")
-        if "grace" in self.model_fields_set and self.when_spent is not WhenSpent.STOP:
-            fault, rule = f"grace with when-spent: {self.when_spent}", "only stop evicts running work"
-            yield Mistake(("grace",), fault, rule, "write when-spent: stop, or drop grace")
-        if self.relief and self.when_spent is WhenSpent.ALERT:
-            fault, rule = "relief with when-spent: alert", "such a budget does not bind"
-            yield Mistake(("relief",), fault, rule, "write when-spent: hold or stop, or drop relief")
+        if "grace_period" in self.model_fields_set and self.when_spent is not WhenSpent.STOP:
+            fault, rule = f"grace-period with when-spent: {self.when_spent}", "only stop evicts running work"
+            yield Mistake(("grace-period",), fault, rule, "write when-spent: stop, or drop grace-period")
+        if self.exemption and self.when_spent is WhenSpent.ALERT:
+            fault, rule = "exemption with when-spent: alert", "such a budget does not bind"
+            yield Mistake(("exemption",), fault, rule, "write when-spent: hold or stop, or drop exemption")

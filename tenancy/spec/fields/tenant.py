@@ -37,7 +37,7 @@ from tenancy.spec.fields.data import AwsResources, Storage
 from tenancy.spec.fields.identity import Ci
 from tenancy.spec.fields.network_rules import EgressRule, IngressRule
 from tenancy.spec.fields.people import Owner, Person, Role, Subject
-from tenancy.spec.fields.queues import QueueState, Weight
+from tenancy.spec.fields.queues import StopPolicy, Weight
 from tenancy.spec.fields.shares import Budget, GpuShare, WhenSpent
 from tenancy.spec.fields.tiers import Quota
 from tenancy.spec.reading.mistakes import Mistake, describe_value, form_error, rule_mistake
@@ -82,7 +82,7 @@ class ServiceAccount(Spec):
     """A service account that pods of a namespace may use, besides the one with its AWS grants."""
 
     name: _Account = Field(description="Name of the service account. Required.")
-    api_token: Flag = Field(
+    automount_token: Flag = Field(
         default=False,
         description="Whether its pods get a token of the API server. The account's entries under people decide what "
         "it may do there. Default: false.",
@@ -109,13 +109,14 @@ class Namespace(Spec):
     )
     labels: dict[LabelKey, LabelValue] = Field(
         default_factory=dict,
-        description="Labels of the namespace and of the objects in it, by keys of organisation.labels. They are "
+        description="Labels of the namespace and of the objects in it, by keys of organisation.label-keys. They are "
         "added to the tenant's labels and replace those with the same key. Default: none.",
     )
     annotations: dict[LabelKey, Line] = Field(
         default_factory=dict,
         max_length=20,
-        description="Annotations of the namespace, by keys that organisation.annotations allows. They are added to the "
+        description="Annotations of the namespace, by keys that organisation.annotation-keys allows. They are "
+        "added to the "
         "tenant's and replace those with the same key. Default: none.",
     )
     gpus: dict[FlavorName, Count] = Field(
@@ -129,10 +130,10 @@ class Namespace(Spec):
         "tier, the one with the lowest usage per weight goes first. Default: none.",
     )
     weight: Weight = Field(default=1, description="Weight of the namespace's queue named default. Default: 1.")
-    queue: QueueState = Field(
-        default=QueueState.OPEN,
-        description="Whether new work of the namespace starts; the tenant's field queue does the same for all "
-        "namespaces. Default: open.",
+    stop_policy: StopPolicy = Field(
+        default=StopPolicy.NONE,
+        description="Whether new work of the namespace starts and running work stays, as stop-policy of the "
+        "tenant says for all namespaces. Default: none.",
     )
     quota: Quota | None = Field(
         default=None, description="Quota of the namespace, at most the tier's. Default: the tier's quota."
@@ -179,7 +180,7 @@ class ExceptionEntry(Spec):
     """An exception from one rule for one namespace of the tenant, with a responsible person and an end date."""
 
     rule: _Word = Field(description="Id of a waivable rule. Required.")
-    object: _Word = Field(description="Namespace of the tenant that the exception applies to. Required.")
+    namespace: _Word = Field(description="Namespace of the tenant that the exception applies to. Required.")
     reason: Reason = Field(description="Reason for the exception, one sentence for an auditor. Required.")
     owner: Mail = Field(description="Mail address of the person responsible for the exception. Required.")
     until: Day = Field(
@@ -223,12 +224,12 @@ class Tenant(Spec):
     labels: dict[LabelKey, LabelValue] = Field(
         default_factory=dict,
         description="Labels of all of the tenant's objects and tags of its AWS resources, by keys of "
-        "organisation.labels. Default: only the cost labels.",
+        "organisation.label-keys. Default: only the cost labels.",
     )
     annotations: dict[LabelKey, Line] = Field(
         default_factory=dict,
         max_length=20,
-        description="Annotations of all of the tenant's namespaces, by keys that organisation.annotations allows. "
+        description="Annotations of all of the tenant's namespaces, by keys that organisation.annotation-keys allows. "
         "Default: none.",
     )
     tier: Slug = Field(description="Tier of the environment that sets the tenant's limits. Required.")
@@ -264,7 +265,7 @@ class Tenant(Spec):
     gpus: dict[FlavorName, GpuShare] = Field(
         default_factory=dict, description="GPU shares of the tenant, by flavor. Default: none."
     )
-    windows: tuple[GpuWindow, ...] = Field(
+    gpu_windows: tuple[GpuWindow, ...] = Field(
         default=(),
         max_length=20,
         description="Times of the week in which the tenant has more guaranteed GPUs; the environment needs "
@@ -275,9 +276,10 @@ class Tenant(Spec):
         description="Weight of the tenant when several tenants of a department borrow: borrowed GPUs are shared by "
         "weight. Default: 1.",
     )
-    queue: QueueState = Field(
-        default=QueueState.OPEN,
-        description="Whether new work of the tenant starts. drain also evicts running work. Default: open.",
+    stop_policy: StopPolicy = Field(
+        default=StopPolicy.NONE,
+        description="Whether the tenant's queues are stopped, as Kueue's stopPolicy: with hold no new work starts; "
+        "hold-and-drain also evicts running work. Default: none, new work starts.",
     )
     storage: tuple[Storage, ...] = Field(
         default=(), description="Grants on prefixes of the environment's buckets. Default: none."
@@ -343,18 +345,20 @@ class Tenant(Spec):
                 yield rule_mistake(location, "ref-01", f"namespace {fault!r}", namespaces_hint)
         first_exceptions: dict[tuple[str, str], int] = {}
         for i, waiver in enumerate(self.exceptions):
-            first = first_exceptions.setdefault((waiver.rule, waiver.object), i)
+            first = first_exceptions.setdefault((waiver.rule, waiver.namespace), i)
             if first != i:
-                fault = f"{waiver.rule} for {waiver.object}, as exceptions[{first}]"
+                fault = f"{waiver.rule} for {waiver.namespace}, as exceptions[{first}]"
                 yield rule_mistake(("exceptions", i), "exc-01", fault, "keep one of the two")
-            if waiver.object not in namespaces:
-                yield rule_mistake(("exceptions", i, "object"), "exc-01", f"object {waiver.object!r}", namespaces_hint)
+            if waiver.namespace not in namespaces:
+                yield rule_mistake(
+                    ("exceptions", i, "namespace"), "exc-01", f"namespace {waiver.namespace!r}", namespaces_hint
+                )
         for i, namespace in enumerate(self.namespaces):
             if words.DEFAULT_QUEUE in namespace.queues:
                 fault = f"a queue {words.DEFAULT_QUEUE}, which every namespace has"
                 location = ("namespaces", i, "queues", words.DEFAULT_QUEUE)
                 yield rule_mistake(location, "name-02", fault, "write its weight as the namespace's weight")
-        waived = {w.object for w in self.exceptions if w.rule == "ns-03"}
+        waived = {w.namespace for w in self.exceptions if w.rule == "ns-03"}
         for i, namespace in enumerate(self.namespaces):
             if (fault := weak_pod_security(namespace.pod_security)) and namespace.name not in waived:
                 location = ("namespaces", i, "pod-security")
@@ -367,14 +371,14 @@ class Tenant(Spec):
 
     def _window_mistakes(self) -> Iterator[Mistake]:
         names: set[str] = set()
-        for i, window in enumerate(self.windows):
+        for i, window in enumerate(self.gpu_windows):
             if window.name in names:
-                yield rule_mistake(("windows", i, "name"), "name-02", f"window {window.name!r} twice")
+                yield rule_mistake(("gpu-windows", i, "name"), "name-02", f"window {window.name!r} twice")
             names.add(window.name)
             if window.flavor not in self.gpus:
                 fault = f"{window.flavor}, of which the tenant has no share"
                 change = "write it under gpus, with guaranteed: 0 if it has none at other times"
-                yield rule_mistake(("windows", i, "flavor"), "share-01", fault, change)
+                yield rule_mistake(("gpu-windows", i, "flavor"), "share-01", fault, change)
 
     def _gpu_user_mistakes(self) -> Iterator[Mistake]:
         """Entries of gpu-users that may not run work which could ask for GPUs."""
@@ -449,7 +453,7 @@ class Tenant(Spec):
 
     def accounts_in(self, namespace: Namespace) -> tuple[ServiceAccount, ...]:
         """Service accounts of a namespace beside the default one and the one with its grants."""
-        syncer = (ServiceAccount.model_validate({"name": words.VIRTUAL_CLUSTER, "api-token": True}),)
+        syncer = (ServiceAccount.model_validate({"name": words.VIRTUAL_CLUSTER, "automount-token": True}),)
         return (*namespace.service_accounts, *(syncer if self.in_virtual_clusters else ()))
 
     @property
@@ -492,11 +496,11 @@ class Tenant(Spec):
     def changes_with_time(self) -> bool:
         """Whether its guarantee or its queues change with time: by windows, further shares or a budget that binds."""
         binding = self.budget is not None and self.budget.when_spent is not WhenSpent.ALERT
-        return binding or bool(self.windows) or any(share.temporary_shares for share in self.gpus.values())
+        return binding or bool(self.gpu_windows) or any(share.temporary_shares for share in self.gpus.values())
 
     def max_extra_gpus(self, flavor: str) -> int:
         """GPUs of a flavor that all windows and further shares have together: no instant has more of them."""
-        windows = sum(window.gpus for window in self.windows if window.flavor == flavor)
+        windows = sum(window.gpus for window in self.gpu_windows if window.flavor == flavor)
         return windows + sum(more.gpus for more in self.gpus[flavor].temporary_shares)
 
     def guaranteed_in(self, namespace: Namespace) -> dict[str, int]:

@@ -28,7 +28,7 @@ from tenancy.spec.fields.base import (
     amount,
 )
 from tenancy.spec.fields.data import Access
-from tenancy.spec.fields.queues import Duration, QueueOrder
+from tenancy.spec.fields.queues import Duration, QueueingStrategy
 from tenancy.spec.reading.mistakes import Mistake, rule_mistake
 
 OWN_QUOTA_KEYS = frozenset(
@@ -66,7 +66,7 @@ class Quota(Spec):
     jobs: Count = Field(
         default=100,
         description="Number of Jobs, ended ones included. Each further kind of queued work gets a fifth of it, "
-        "unless other says more. Default: 100.",
+        "unless hard says more. Default: 100.",
     )
     cron_jobs: Count = Field(default=20, description="Number of CronJobs. Default: 20.")
     deployments: Count = Field(
@@ -76,7 +76,7 @@ class Quota(Spec):
     )
     volume_claims: Count = Field(default=20, description="Number of PersistentVolumeClaims. Default: 20.")
     storage: Size = Field(default="2Ti", description="Storage of all claims together, bytes. Default: 2Ti.")
-    other: dict[str, Quantity] = Field(
+    hard: dict[str, Quantity] = Field(
         default_factory=dict,
         description="Further keys of the ResourceQuota and their amounts, as the API server spells them. Containers "
         "may ask for the resources that it names, such as requests.hugepages-2Mi or requests.rdma/hca; the queue does "
@@ -84,32 +84,32 @@ class Quota(Spec):
     )
 
     def mistakes(self) -> Iterator[Mistake]:
-        for key in unenforced_quota_keys(self.other):
+        for key in unenforced_quota_keys(self.hard):
             fault, name = f"{key}, which the API server refuses or never counts", key.removeprefix("limits.")
             suggestion = f"did you mean '{_REQUESTS}{name}'?" if "/" in name or _is_huge(name) else None
             change = _TO_FLAVORS if (_REQUESTS + name).startswith(_BY_FLAVOR) else suggestion
-            yield rule_mistake(("other", key), "quota-01", fault, change)
-        for key in self.other:
+            yield rule_mistake(("hard", key), "quota-01", fault, change)
+        for key in self.hard:
             if key in OWN_QUOTA_KEYS:
                 fault, change = f"{key}, which has a field of its own", "use the quota's field, and drop it here"
-                yield Mistake(("other", key), fault, "a limit is written once", change)
+                yield Mistake(("hard", key), fault, "a limit is written once", change)
             elif key.startswith(_BY_FLAVOR):
                 fault = f"{key}, which is granted as a flavor"
-                yield Mistake(("other", key), fault, "GPUs are counted per tenant", _TO_FLAVORS)
-            elif key.startswith(_HUGE_PAGES) and (mistake := _huge_page_mistake(key, self.other[key])):
+                yield Mistake(("hard", key), fault, "GPUs are counted per tenant", _TO_FLAVORS)
+            elif key.startswith(_HUGE_PAGES) and (mistake := _huge_page_mistake(key, self.hard[key])):
                 yield mistake
 
     @property
     def extra_resources(self) -> tuple[str, ...]:
-        """Resources of `other` that containers may ask for: extended ones and huge pages."""
-        amounts = {key.removeprefix(_REQUESTS): text for key, text in self.other.items() if key.startswith(_REQUESTS)}
+        """Resources of `hard` that containers may ask for: extended ones and huge pages."""
+        amounts = {key.removeprefix(_REQUESTS): text for key, text in self.hard.items() if key.startswith(_REQUESTS)}
         return tuple(sorted(name for name, most in amounts.items() if amount(most) and ("/" in name or _is_huge(name))))
 
     def or_default(self, ceiling: Quota) -> Quota:
         """This quota for the fields that it sets, and the ceiling for all others."""
         own_fields = {name: getattr(self, name) for name in self.model_fields_set}
-        if "other" in own_fields:
-            own_fields["other"] = {**ceiling.other, **self.other}
+        if "hard" in own_fields:
+            own_fields["hard"] = {**ceiling.hard, **self.hard}
         # A limit follows from its request: for a request set here, the ceiling's limit would be too wide.
         for name in ("cpu", "memory"):
             if name in own_fields and own_fields.get(f"{name}_limit") is None:
@@ -118,13 +118,13 @@ class Quota(Spec):
 
     def effective(self) -> dict[str, Decimal]:
         """Every limit as a number, by its name in the file."""
-        numbers = {n: getattr(self, n) for n in type(self).model_fields if n != "other"}
+        numbers = {n: getattr(self, n) for n in type(self).model_fields if n != "hard"}
         limits = {n: amount(str(value)) for n, value in numbers.items() if value is not None}
         for name in ("cpu", "memory"):
             limits.setdefault(f"{name}_limit", 2 * limits[name])
         limits.setdefault("ended_pods", 2 * limits["jobs"])
         return {n.replace("_", "-"): value for n, value in limits.items()} | {
-            f"other.{key}": amount(value) for key, value in self.other.items()
+            f"hard.{key}": amount(value) for key, value in self.hard.items()
         }
 
     def excess_over(self, ceiling: Quota) -> dict[str, tuple[str, str]]:
@@ -153,12 +153,12 @@ def _huge_page_mistake(key: str, text: str) -> Mistake | None:
     size = key.removeprefix(_HUGE_PAGES)
     if size not in _PAGES:
         rule = "nodes have huge pages of 2Mi, or of 1Gi"
-        return Mistake(("other", key), key, rule, f"write {_HUGE_PAGES}{_PAGES[0]}")
+        return Mistake(("hard", key), key, rule, f"write {_HUGE_PAGES}{_PAGES[0]}")
     page = amount(size)
     if amount(text) % page:
         next_amount = write((amount(text) // page + 1) * page)
         fault = f"{text} of {key.removeprefix(_REQUESTS)}"
-        return Mistake(("other", key), fault, "huge pages are counted in bytes, by whole pages", f"write {next_amount}")
+        return Mistake(("hard", key), fault, "huge pages are counted in bytes, by whole pages", f"write {next_amount}")
     return None
 
 
@@ -191,16 +191,16 @@ class Container(Spec):
         for field in _CONTAINER_ORDER:
             alias = field.replace("_", "-")
             for key in gpu_keys(getattr(self, field)):
-                change = f"drop {key} from {alias}: the tenant's shares and quota.other limit such resources"
+                change = f"drop {key} from {alias}: the tenant's shares and quota.hard limit such resources"
                 yield rule_mistake((alias, key), "quota-02", f"{key} under {alias}", change)
             for key in () if field == "max" else huge_pages_for_all(getattr(self, field)):
-                change = f"drop {key} from {alias}, and limit it under quota.other as {_REQUESTS}{key}"
+                change = f"drop {key} from {alias}, and limit it under quota.hard as {_REQUESTS}{key}"
                 yield rule_mistake((alias, key), "quota-02", f"{key} under {alias}", change)
         for key, maximum in without_default(self.max, self.default).items():
             usual_default = type(self).model_fields["default"].default.get(key, maximum)
             change = f"write {key}: {usual_default} under default, or drop {key} from max"
             if _is_huge(key):
-                change = f"drop {key} from max, and limit it under quota.other as {_REQUESTS}{key}"
+                change = f"drop {key} from max, and limit it under quota.hard as {_REQUESTS}{key}"
             yield rule_mistake(("max", key), "quota-02", f"max {maximum} of {key} without a default", change)
         yield from _crossed_bounds({field.replace("_", "-"): getattr(self, field) for field in _CONTAINER_ORDER})
 
@@ -291,21 +291,21 @@ class IdleAction(StrEnum):
 class IdleRule(Spec):
     """Rule for work that holds GPUs and does not use them."""
 
-    below: Annotated[
+    utilization_threshold: Annotated[
         str, TextForm(r"^[1-9][0-9]?%$", "a part of a GPU's time, 1% to 99%", "write it like 5%, with the sign")
     ] = Field(
         default="5%",
         description="A GPU is idle while its engine is active for less than this part of the time. Default: 5%.",
     )
-    after: Duration = Field(
+    duration: Duration = Field(
         default="30m",
         description="Time for which every GPU of the work is idle without interruption before the first warning, "
         "between two warnings, and between the last one and its suspension. Default: 30m.",
     )
-    warn: Annotated[int, WholeNumber(1, 10)] = Field(
+    warnings: Annotated[int, WholeNumber(1, 10)] = Field(
         default=2, description="Number of warnings, as events on the work. Default: 2."
     )
-    then: IdleAction = Field(
+    action: IdleAction = Field(
         default=IdleAction.ALERT,
         description="What follows the last warning. suspend needs interruptible: true. Default: alert; the work goes "
         "on.",
@@ -313,8 +313,8 @@ class IdleRule(Spec):
 
     @property
     def part(self) -> float:
-        """`below` as a number from 0 to 1."""
-        return int(self.below[:-1]) / 100
+        """`utilization_threshold` as a number from 0 to 1."""
+        return int(self.utilization_threshold[:-1]) / 100
 
 
 class Tier(Spec):
@@ -332,15 +332,16 @@ class Tier(Spec):
         description="Whether the tier's work tolerates the loss of its GPU, and faults of other pods on a shared "
         "GPU. Only then may it use spot nodes and shared GPUs. Default: false.",
     )
-    borrows: Flag = Field(
+    allow_borrowing: Flag = Field(
         default=True,
         description="Whether the tier's work may run on borrowed GPUs, where it is preempted when their owners "
         "reclaim them. If false, it runs on guaranteed GPUs only, and only more urgent work of its own tenant "
         "preempts it. Default: true.",
     )
-    order: QueueOrder = Field(
-        default=QueueOrder.BEST_EFFORT,
-        description="Whether work that fits may start before earlier work that does not fit. Default: best-effort.",
+    queueing_strategy: QueueingStrategy = Field(
+        default=QueueingStrategy.BEST_EFFORT_FIFO,
+        description="Whether work that fits may start before earlier work that does not fit. Default: "
+        "best-effort-fifo.",
     )
     max_run_time: Duration | None = Field(
         default=None,
@@ -351,31 +352,31 @@ class Tier(Spec):
         description="What happens to work whose GPUs are idle; needs queues.clock and metrics. Default: nothing but "
         "the alert GpuIdle.",
     )
-    spread: Spread = Field(
+    topology_spread: Spread = Field(
         default=Spread.PREFERRED,
         description="How pods without topologySpreadConstraints of their own are spread over nodes; needs Kubernetes "
         "1.36 or newer. Default: preferred.",
     )
-    spread_of: tuple[SpreadOf, ...] = Field(
+    topology_spread_scope: tuple[SpreadOf, ...] = Field(
         default=(SpreadOf.REPLICAS,),
         min_length=1,
         description="Which pods are spread. Pods of a GPU job are faster on few nodes, so jobs are not spread by "
         "default. Default: [replicas].",
     )
-    image_tags: Flag = Field(
+    allow_image_tags: Flag = Field(
         default=True,
         description="Whether images may be named by tag (never latest). If false, only by digest. Default: true.",
     )
-    large_config: Flag = Field(
+    allow_large_config: Flag = Field(
         default=False,
         description="Whether a config map or a secret may be up to 1 MiB, the API server's maximum. If false, up to "
         "256 KiB. Default: false.",
     )
-    writable_root: Flag = Field(
+    allow_writable_root_filesystem: Flag = Field(
         default=True,
         description="Whether containers may write to their root file system. If false, only to volumes. Default: true.",
     )
-    storage_access: Access = Field(
+    max_storage_access: Access = Field(
         default=Access.READ_WRITE,
         description="Widest access to buckets that grants of the tier's tenants may have. Default: read-write.",
     )
@@ -387,19 +388,22 @@ class Tier(Spec):
     container: Container = Field(
         default_factory=Container, description="Limits of one container. Default: the defaults of its fields."
     )
-    claim: Claim = Field(
+    volume_claim: Claim = Field(
         default_factory=Claim, description="Size of one volume claim. Default: the defaults of its fields."
     )
 
     def mistakes(self) -> Iterator[Mistake]:
-        for mistake in unusable_limits(self.quota, self.container, self.claim):
+        for mistake in unusable_limits(self.quota, self.container, self.volume_claim):
             yield replace(mistake, location=("quota", *mistake.location))
-        if "max" in self.claim.model_fields_set and amount(self.claim.max) > amount(self.quota.storage) > 0:
-            fault = f"max {self.claim.max} of one claim, over storage {self.quota.storage} of all claims"
+        if (
+            "max" in self.volume_claim.model_fields_set
+            and amount(self.volume_claim.max) > amount(self.quota.storage) > 0
+        ):
+            fault = f"max {self.volume_claim.max} of one claim, over storage {self.quota.storage} of all claims"
             rule, change = "one claim is no larger than all of them", "lower max, or raise the quota's storage"
-            yield Mistake(("claim", "max"), fault, rule, change)
-        if self.idle and self.idle.then is IdleAction.SUSPEND and not self.interruptible:
-            yield rule_mistake(("idle", "then"), "time-06", "then: suspend with interruptible: false")
+            yield Mistake(("volume-claim", "max"), fault, rule, change)
+        if self.idle and self.idle.action is IdleAction.SUSPEND and not self.interruptible:
+            yield rule_mistake(("idle", "action"), "time-06", "action: suspend with interruptible: false")
 
     def quota_for(self, namespace_quota: Quota | None) -> Quota:
         """The quota of a namespace of this tier, which may set its own."""

@@ -11,20 +11,15 @@ from collections.abc import Collection, Mapping
 _FIELDS: Mapping[str, str] = {
     # Kueue
     "nominalquota": "guaranteed",
-    "borrowinglimit": "borrow-up-to",
-    "lendinglimit": "lend-up-to",
-    "stoppolicy": "queue",
     "cohort": "department",
     "cohortname": "department",
-    "queueingstrategy": "order",
     # Karpenter, EC2 and Terraform's modules of both
     "capacitytype": "purchase",
     "marketoptions": "purchase",
     "spot": "purchase",
     "capacityreservation": "purchase",
-    "instancetype": "instance",
-    "instancetypes": "instance",
-    "instancefamily": "instance",
+    "instancetypes": "instance-type",
+    "instancefamily": "instance-type",
     "minsize": "nodes",
     "maxsize": "nodes",
     "desiredsize": "nodes",
@@ -60,7 +55,7 @@ _TIME_SLICING = (
 )
 _WITHOUT_FIELD: Mapping[str, Mapping[str, str]] = {
     # A pool
-    "instance": {
+    "instance-type": {
         **dict.fromkeys(("ami", "amiid", "amifamily", "amialias", "amitype", "amiselectorterms", "imageid"), _IMAGE),
         **dict.fromkeys(("consolidation", "consolidationpolicy", "consolidateafter", "disruption"), _CONSOLIDATION),
         **dict.fromkeys(("expireafter", "ttlsecondsafterempty", "ttlsecondsuntilexpired"), _CONSOLIDATION),
@@ -70,7 +65,7 @@ _WITHOUT_FIELD: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("securitygroups", "securitygroupids", "securitygroupselectorterms"), _GROUPS),
         **dict.fromkeys(("subnets", "subnetids", "subnetselectorterms"), "drop it, and write the zones of the nodes"),
         "limits": "drop it: nodes, or nodes.max of an autoscaled pool, is the limit",
-        "requirements": "drop it: instance, zones and purchase say which nodes are made",
+        "requirements": "drop it: instance-type, zones and purchase say which nodes are made",
         "weight": "drop it: reserved pools are filled first, and spot pools last",
     },
     # A tenant

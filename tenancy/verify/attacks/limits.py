@@ -76,11 +76,16 @@ def _large_claim(place: AttackedNamespace) -> Attack:
         spec["storageClassName"] = place.environment.claim_classes[0]
         return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": POD_NAME}, "spec": spec}
 
-    large_claim = claim(_just_above(tier.claim.max))
+    large_claim = claim(_just_above(tier.volume_claim.max))
     request = Request("POST", core(place.name, "persistentvolumeclaims"), large_claim, place.developer)
-    sentence = f"claim a volume of more than {tier.claim.max}"
+    sentence = f"claim a volume of more than {tier.volume_claim.max}"
     return attack(
-        f"limits-claim@{place.name}", "limits", sentence, deniers.LIMIT_RANGE, request, twin_body=claim(tier.claim.min)
+        f"limits-claim@{place.name}",
+        "limits",
+        sentence,
+        deniers.LIMIT_RANGE,
+        request,
+        twin_body=claim(tier.volume_claim.min),
     )
 
 

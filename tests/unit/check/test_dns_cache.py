@@ -34,7 +34,7 @@ def refused(files: Demo, folder: Path) -> Any:
 def test_the_cache_is_open_for_dns_alone_where_the_cluster_has_one(tmp_path: Path) -> None:
     files = demo()
     (without,) = dns_policies(files.write(tmp_path / "without"))
-    files["environment"]["cluster"]["dns-cache"] = True
+    files["environment"]["cluster"]["node-local-dns"] = True
     (cached,) = dns_policies(files.write(tmp_path / "cached"))
     more = [rule for rule in cached["spec"]["egress"] if rule not in without["spec"]["egress"]]
     assert more == [{"to": [{"ipBlock": {"cidr": CACHE}}], "ports": DNS}]
@@ -42,7 +42,7 @@ def test_the_cache_is_open_for_dns_alone_where_the_cluster_has_one(tmp_path: Pat
 
 def test_what_the_product_renders_for_the_cache_breaks_no_rule_and_other_ports_do(tmp_path: Path) -> None:
     files = demo()
-    files["environment"]["cluster"]["dns-cache"] = True
+    files["environment"]["cluster"]["node-local-dns"] = True
     (policy,) = dns_policies(files.write(tmp_path))
 
     def rules(item: Any) -> set[str]:
@@ -61,11 +61,11 @@ def test_the_ways_that_match_nothing_name_the_field(tmp_path: Path, way: str) ->
         files["vision"]["egress"] = [{"cidr": CACHE, "port": 53, "protocol": "UDP"}]
     else:
         service = {"namespace": "kube-system", "labels": {"k8s-app": "node-local-dns"}}
-        files["environment"]["platform"]["services"] = {"dns-cache": service}
-    assert "set cluster.dns-cache to true" in refused(files, tmp_path).change
+        files["environment"]["platform"]["services"] = {"node-local-dns": service}
+    assert "set cluster.node-local-dns to true" in refused(files, tmp_path).change
 
 
 def test_under_cilium_the_field_says_what_leads_to_the_cache(tmp_path: Path) -> None:
     files = demo()
-    files["environment"]["cluster"] |= {"dns-cache": True, "cni": "cilium"}
+    files["environment"]["cluster"] |= {"node-local-dns": True, "cni": "cilium"}
     assert "CiliumLocalRedirectPolicy" in refused(files, tmp_path).change

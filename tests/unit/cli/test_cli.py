@@ -27,7 +27,8 @@ def run(*words: str) -> Result:
 def test_who_buys_spot_is_told_what_its_account_needs(spec: Any, bought: str, is_noted: bool) -> None:
     spec.edit("environment.yaml", "  cni: vpc-cni\n", ON_AWS)
     more = (
-        f"  cheap: {{instance: m7i.4xlarge, nodes: {{min: 0, max: 3}}, tiers: [batch], purchase: {bought}}}\n  serve:\n"
+        "  cheap: "
+        f"{{instance-type: m7i.4xlarge, nodes: {{min: 0, max: 3}}, tiers: [batch], purchase: {bought}}}\n  serve:\n"
     )
     spec.edit("environment.yaml", "  serve:\n", more)
     notes = json.loads(run("validate", spec.path, "--format", "json").stdout)["notes"]
@@ -106,7 +107,7 @@ TO_S3 = "egress:\n  - {cidr: 3.5.136.0/22, port: 443}\n"
     [
         (ON_AWS, "", ["fraud, research"]),
         (ON_AWS, TO_S3, ["fraud"]),
-        (ON_AWS.replace("  quotas: {}", "  network: {service-ranges: [3.5.136.0/22]}"), "", []),
+        (ON_AWS.replace("  service-quotas: {}", "  network: {aws-service-cidrs: [3.5.136.0/22]}"), "", []),
         (ON_AWS.replace("enabled: true", "enabled: false"), "", []),
     ],
 )
@@ -121,7 +122,7 @@ def test_a_grant_of_a_bucket_without_a_way_to_s3_is_told(
     assert len(notes) == len(expected_tenants)
     for line, tenants in zip(notes, expected_tenants, strict=True):
         assert "environment.yaml:" in line
-        assert f"aws.network.service-ranges: given none, and grants of buckets to {tenants}, who" in line
+        assert f"aws.network.aws-service-cidrs: given none, and grants of buckets to {tenants}, who" in line
 
 
 def test_a_note_is_told_to_machines(spec: Any) -> None:
@@ -129,7 +130,7 @@ def test_a_note_is_told_to_machines(spec: Any) -> None:
     answer = json.loads(run("validate", spec.path, "--format", "json").stdout)
     assert answer["problems"] == []
     assert [note["field"] for note in answer["notes"]] == [
-        "aws.network.service-ranges",
+        "aws.network.aws-service-cidrs",
         "organisation.departments.risk",
     ]
 
@@ -139,14 +140,16 @@ def test_a_note_is_told_to_machines(spec: Any) -> None:
     [
         ("{name: nightly}", "", False),
         ("{name: nightly, tier: calm}", "", True),
-        ("{name: nightly, tier: calm}", "  cpu: {instance: m7i.4xlarge, nodes: 1}\n", False),
-        ("{name: nightly, tier: calm}", "  cpu: {instance: m7i.4xlarge, nodes: 1, tiers: [batch]}\n", True),
+        ("{name: nightly, tier: calm}", "  cpu: {instance-type: m7i.4xlarge, nodes: 1}\n", False),
+        ("{name: nightly, tier: calm}", "  cpu: {instance-type: m7i.4xlarge, nodes: 1, tiers: [batch]}\n", True),
     ],
     ids=["may use its tenant's GPUs", "has nothing", "has machines", "has machines of another tier"],
 )
 def test_a_namespace_whose_queue_has_nothing_is_told(spec: Any, part: str, pools: str, is_noted: bool) -> None:
     """A queue's CPU comes with GPUs, or with pools without: its work would wait for ever."""
-    spec.edit("environment.yaml", "tiers:\n", "tiers:\n  calm: {priority: 5, borrows: false, interruptible: true}\n")
+    spec.edit(
+        "environment.yaml", "tiers:\n", "tiers:\n  calm: {priority: 5, allow-borrowing: false, interruptible: true}\n"
+    )
     spec.edit("environment.yaml", "  serve:\n", f"{pools}  serve:\n")
     spec.add("tenants/research.yaml", f"namespaces: [main, {part}]\n")
     result = run("validate", spec.path)
@@ -163,15 +166,15 @@ def test_a_namespace_whose_queue_has_nothing_is_told(spec: Any, part: str, pools
     [
         ("1.36", "", []),
         ("1.35", "", ["production", "batch"]),
-        ("1.35", "    spread: none\n", ["production"]),
-        ("1.30", "    spread: preferred\n", ["production", "batch"]),
+        ("1.35", "    topology-spread: none\n", ["production"]),
+        ("1.30", "    topology-spread: preferred\n", ["production", "batch"]),
     ],
 )
 def test_a_spread_that_an_older_api_server_does_not_write_is_told(
     spec: Any, kubernetes: str, spread: str, expected_tiers: list[str]
 ) -> None:
     spec.edit("environment.yaml", 'kubernetes: "1.36"', f'kubernetes: "{kubernetes}"')
-    spec.edit("environment.yaml", "tiers:\n", "tiers:\n  unused: {priority: 5, spread: preferred}\n")
+    spec.edit("environment.yaml", "tiers:\n", "tiers:\n  unused: {priority: 5, topology-spread: preferred}\n")
     spec.edit(
         "environment.yaml", "    priority: 100\n    interruptible", f"    priority: 100\n{spread}    interruptible"
     )
@@ -181,8 +184,8 @@ def test_a_spread_that_an_older_api_server_does_not_write_is_told(
     assert len(notes) == bool(expected_tiers)
     for line in notes:
         assert (
-            f"tiers.{expected_tiers[0]}.spread: given spread: preferred for {', '.join(expected_tiers)} on Kubernetes"
-            in line
+            f"tiers.{expected_tiers[0]}.topology-spread: given topology-spread: preferred for "
+            f"{', '.join(expected_tiers)} on Kubernetes" in line
         )
         assert "write topologySpreadConstraints with maxSkew 1" in line
 

@@ -55,7 +55,7 @@ def files(spec: SpecFolder) -> dict[str, bytes]:
 
 
 def test_the_shortest_command_makes_a_tenant_that_validates(spec: SpecFolder) -> None:
-    spec.edit("environment.yaml", "  serve:\n", "  cpu: {instance: m7i.4xlarge, nodes: 1}\n  serve:\n")
+    spec.edit("environment.yaml", "  serve:\n", "  cpu: {instance-type: m7i.4xlarge, nodes: 1}\n  serve:\n")
     tenant = new_tenant(spec)
     assert (tenant.owner.name, tenant.department, tenant.tier, tenant.team) == (
         *("scoring-leads", "research", "batch"),
@@ -82,7 +82,7 @@ def test_options_are_what_the_file_says(spec: SpecFolder) -> None:
         "tier": "batch",
         "namespaces": ["train", {"name": "serve", "tier": "production"}],
         "people": [{"group": "scoring=engineers", "role": "developer"}, {"group": "auditors", "role": "viewer"}],
-        "gpus": {"a100": {"guaranteed": 4, "sharing": "lend-and-borrow", "lend-up-to": 3, "borrow-up-to": 6}},
+        "gpus": {"a100": {"guaranteed": 4, "sharing": "lend-and-borrow", "lending-limit": 3, "borrowing-limit": 6}},
         "storage": [
             {"bucket": "datasets", "prefix": "teams/scoring/", "access": "read-write"},
             {"bucket": "datasets", "prefix": "shared/"},
@@ -98,7 +98,7 @@ def test_who_asks_for_a_bucket_that_it_has_no_way_to_is_told(
     spec.edit("environment.yaml", "  cni: vpc-cni\n", ON_AWS)
     result = make(spec, *options)
     assert result.exit_code == 0
-    assert result.stderr.count("aws.network.service-ranges:") == note_count
+    assert result.stderr.count("aws.network.aws-service-cidrs:") == note_count
     assert result.stderr.count("given none, and grants of buckets to scoring, who") == note_count
 
 
@@ -109,8 +109,8 @@ def test_who_asks_for_no_gpus_where_all_machines_have_some_is_told(spec: SpecFol
 
 
 TO_COME = """\
-  efa: {instance: p4d.24xlarge, nodes: 1, efa: true, zones: [eu-central-1a], tenants: [llm]}
-  slices: {instance: g6.12xlarge, nodes: 1, share: {time-slicing: 4}, tenants: [vision]}
+  efa: {instance-type: p4d.24xlarge, nodes: 1, efa: true, zones: [eu-central-1a], tenants: [llm]}
+  slices: {instance-type: g6.12xlarge, nodes: 1, gpu-sharing: {time-slicing: 4}, tenants: [vision]}
   serve:
 """
 
@@ -156,11 +156,11 @@ def test_what_a_new_tenant_asks_for_without_effect_is_told(spec: SpecFolder) -> 
     ("options", "share"),
     [
         ((), {"guaranteed": 4}),
-        (("--sharing", "lend"), {"guaranteed": 4, "sharing": "lend", "lend-up-to": 4}),
-        (("--lend", "a100=1"), {"guaranteed": 4, "sharing": "lend", "lend-up-to": 1}),
+        (("--sharing", "lend"), {"guaranteed": 4, "sharing": "lend", "lending-limit": 4}),
+        (("--lend", "a100=1"), {"guaranteed": 4, "sharing": "lend", "lending-limit": 1}),
         (
             ("--sharing", "lend-and-borrow"),
-            {"guaranteed": 4, "sharing": "lend-and-borrow", "lend-up-to": 4, "borrow-up-to": 4},
+            {"guaranteed": 4, "sharing": "lend-and-borrow", "lending-limit": 4, "borrowing-limit": 4},
         ),
     ],
 )
@@ -241,7 +241,7 @@ def test_it_says_what_to_run_next(spec: SpecFolder) -> None:
         (("--storage", "datasets/teams/fraud/=read-write"), "rule stor-02"),
         (("--gpu", "h100=1"), "gpus.h100: given flavor 'h100'; rule ref-01"),
         (("--gpu", "a100=4", "--sharing", "strict", "--lend", "a100=2"), "rule share-01"),
-        (("--gpu", "a100=4", "--lend", "a100=5"), "given lend-up-to: 5 of 4 guaranteed; rule share-01"),
+        (("--gpu", "a100=4", "--lend", "a100=5"), "given lending-limit: 5 of 4 guaranteed; rule share-01"),
     ],
 )
 def test_a_broken_rule_is_named_and_nothing_is_left_behind(
@@ -458,9 +458,9 @@ def tenants(draw: st.DrawFn) -> dict[str, Any]:
         guaranteed = draw(st.integers(0, 9))
         share: dict[str, Any] = {"guaranteed": guaranteed}
         if draw(st.booleans()):
-            share |= {"sharing": "lend", "lend-up-to": draw(st.integers(0, guaranteed))}
+            share |= {"sharing": "lend", "lending-limit": draw(st.integers(0, guaranteed))}
             if draw(st.booleans()):
-                share |= {"sharing": "lend-and-borrow", "borrow-up-to": draw(_COUNTS)}
+                share |= {"sharing": "lend-and-borrow", "borrowing-limit": draw(_COUNTS)}
         gpus[flavor] = share
     tiers = draw(st.dictionaries(st.sampled_from(["train", "serve", "on", "no"]), st.none() | _SLUG, max_size=3))
     groups = draw(st.lists(st.one_of(_WORDS.map(str.strip), _PLAIN, _PLAIN.map(lambda x: f"a {x}=b")), max_size=3))
@@ -497,7 +497,7 @@ def _options(document: dict[str, Any]) -> dict[str, Any]:
         "sharing": None,
         **{
             option: [f"{flavor}={share[key]}" for flavor, share in gpus.items() if key in share]
-            for option, key in (("gpus", "guaranteed"), ("lends", "lend-up-to"), ("borrows", "borrow-up-to"))
+            for option, key in (("gpus", "guaranteed"), ("lends", "lending-limit"), ("borrows", "borrowing-limit"))
         },
         "storage": [
             f"{grant['bucket']}/{grant['prefix']}" + (f"={grant['access']}" if "access" in grant else "")

@@ -27,7 +27,7 @@ from tests.registered import register
 from tests.registered_aws import on_aws
 
 MORE = """ci: {github: bank/fraud-models, branch: main}
-aws-resources: {repositories: [scoring], secrets: [card-network], logs: [jobs], queues: [jobs]}
+aws-resources: {repositories: [scoring], secrets: [card-network], log-groups: [jobs], sqs-queues: [jobs]}
 """
 ROOT = Path(__file__).parents[3]
 PLACEHOLDER = re.compile(r"<(?!what AWS answers to )[^<>]+ of (\w+) ([^<>]+)>")

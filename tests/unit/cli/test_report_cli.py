@@ -26,7 +26,7 @@ from tenancy.planning.queueing.capacity import RACK
 from tests.conftest import SpecFolder, every, in_days
 
 ENV = "environment.yaml"
-TRAIN = "train: {instance: p4d.24xlarge, nodes: 4}"
+TRAIN = "train: {instance-type: p4d.24xlarge, nodes: 4}"
 REPORTS = (("capacity",), ("pools",), ("failures",))
 SHORT = ("failures", "--nodes-per-rack", "2")
 
@@ -115,12 +115,12 @@ def test_capacity_says_the_same_in_every_form(spec: SpecFolder) -> None:
 def test_what_may_be_borrowed_of_nodes_that_may_not_come_is_not_surely_there(spec: SpecFolder) -> None:
     """The organisation's Cohort counts them: the queue gives what they bring, once they are there."""
     spot = "nodes: {min: 0, max: 2}, purchase: spot, tiers: [batch]"
-    spec.edit(ENV, TRAIN, f"{TRAIN}\n  spot: {{instance: g6.12xlarge, {spot}}}")
+    spec.edit(ENV, TRAIN, f"{TRAIN}\n  spot: {{instance-type: g6.12xlarge, {spot}}}")
     spec.edit(ENV, "flavors:\n", "flavors:\n  l4: {gpu: l4}\n")
     spec.edit(
         "tenants/research.yaml",
         "{guaranteed: 8}",
-        "{guaranteed: 8}\n  l4: {guaranteed: 0, sharing: lend-and-borrow, borrow-up-to: 8}",
+        "{guaranteed: 8}\n  l4: {guaranteed: 0, sharing: lend-and-borrow, borrowing-limit: 8}",
     )
     *_, by_tenant, _ = _table_rows(spec, "capacity")
     (row,) = [row for row in by_tenant if row["flavor"] == "l4"]
@@ -171,7 +171,7 @@ def test_text_and_markdown_hold_the_same_cells(spec: SpecFolder) -> None:
 
 
 def test_what_an_upgrade_breaks_stands_below_the_table(spec: SpecFolder) -> None:
-    reserved = "purchase: {reservation: cr-0123abcd}, zones: [eu-central-1a], upgrade: {at-once: 2}"
+    reserved = "purchase: {reservation: cr-0123abcd}, zones: [eu-central-1a], upgrade: {max-unavailable: 2}"
     spec.edit(ENV, TRAIN, TRAIN.replace("4}", f"4, {reserved}}}"))
     text = re.sub(r"\s+", " ", _report(spec, "capacity"))
     assert "during an upgrade: 8 of 24 a100 guaranteed are missing in train: fraud 16, research 8" in text

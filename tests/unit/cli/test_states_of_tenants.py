@@ -35,13 +35,13 @@ people:
 storage:
   - {bucket: datasets, prefix: teams/NAME/, access: read-write}
 """
-GPUS = "gpus: {a100: {guaranteed: 1, sharing: lend-and-borrow, lend-up-to: 1, borrow-up-to: 2}}\n"
+GPUS = "gpus: {a100: {guaranteed: 1, sharing: lend-and-borrow, lending-limit: 1, borrowing-limit: 2}}\n"
 ALWAYS = "starts: '00:00', ends: '23:59'"
 STATES: Mapping[str, str] = {
     "plain": GPUS,
     "without-gpus": "",
-    "held": GPUS + "queue: hold\n",
-    "drained": GPUS + "queue: drain\n",
+    "held": GPUS + "stop-policy: hold\n",
+    "drained": GPUS + "stop-policy: hold-and-drain\n",
     "leaves": GPUS + "offboarding: hold\n",
     "exported": GPUS + "offboarding: export\n",
     "removed": GPUS + "offboarding: remove\n",
@@ -50,7 +50,7 @@ STATES: Mapping[str, str] = {
     "spent": GPUS + "budget: {monthly-usd: 1, when-spent: hold}\n",
     "stopped": GPUS + "budget: {monthly-usd: 1, when-spent: stop, monthly-gpu-hours: 1}\n",
     "alerted": GPUS + "budget: {monthly-usd: 1}\n",
-    "in-a-window": GPUS + f"windows: [{{name: w, flavor: a100, gpus: 1, days: mon-sun, {ALWAYS}}}]\n",
+    "in-a-window": GPUS + f"gpu-windows: [{{name: w, flavor: a100, gpus: 1, days: mon-sun, {ALWAYS}}}]\n",
     "two-namespaces": GPUS + "namespaces: [one, {name: two, tier: production, gpus: {a100: 1}}]\n",
     "own-nodes": "isolation: dedicated-nodes\n",
 }
@@ -132,7 +132,7 @@ def write_spec(folder: Path, states: Mapping[str, str], aws: str = "  cni: vpc-c
     (folder / "tenants").mkdir(parents=True)
     text = CLOCKED.replace("environment: small", f"environment: {folder.name}").replace("  cni: vpc-cni\n", aws)
     if "own-nodes" in states:
-        pools = "  alone: {instance: m7i.4xlarge, nodes: 1, tenants: [own-nodes]}\n  notebooks:\n"
+        pools = "  alone: {instance-type: m7i.4xlarge, nodes: 1, tenants: [own-nodes]}\n  notebooks:\n"
         text = text.replace("  notebooks:\n", pools)
     (folder / "environment.yaml").write_text(text)
     for name, more in states.items():

@@ -25,14 +25,14 @@ from tenancy.components.kubernetes.manifest import Manifest
 from tenancy.kube.objects import Object
 from tenancy.kube.quantities import units
 from tenancy.planning import make_plan
-from tenancy.spec.fields.queues import QueueState
+from tenancy.spec.fields.queues import StopPolicy
 from tenancy.spec.loader import Loaded, load
 from tenancy.spec.reading.problems import SpecError
 from tests.conftest import FILES, SpecFolder
 from tests.spec_cases import ENV, FRAUD, RESEARCH
 
 CLOCK = "queues: {clock: true}\n"
-WINDOW = "windows:\n  - {name: close, flavor: a100, gpus: 8, days: mon-fri, starts: '17:00', ends: '20:00'}\n"
+WINDOW = "gpu-windows:\n  - {name: close, flavor: a100, gpus: 8, days: mon-fri, starts: '17:00', ends: '20:00'}\n"
 GPU = "nvidia.com/gpu"
 HOLDS = "budget: {monthly-usd: 180000, monthly-gpu-hours: 100, when-spent: hold}"
 MONDAY = dt.datetime(2026, 11, 23, tzinfo=dt.UTC)
@@ -52,7 +52,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     spec.add(ENV, CLOCK)
     spec.add(FRAUD, WINDOW)
     spec.edit(FRAUD, "budget: {monthly-usd: 180000}", HOLDS)
-    stops = "budget: {monthly-usd: 500, monthly-gpu-hours: 50, when-spent: stop, grace: 2h}\n"
+    stops = "budget: {monthly-usd: 500, monthly-gpu-hours: 50, when-spent: stop, grace-period: 2h}\n"
     spec.add(RESEARCH, stops)
     return spec.load()
 
@@ -204,13 +204,13 @@ def test_a_raised_budget_opens_the_queue_at_once(world: Loaded, tmp_path: Any) -
     assert at(spec.load(), now, on_hold.usage).usage.spent_since == {}
 
 
-RELIEF = "relief: {until: 2026-11-23, reason: Restart after an outage., owner: fraud-leads@bank.example}"
+RELIEF = "exemption: {until: 2026-11-23, reason: Restart after an outage., owner: fraud-leads@bank.example}"
 
 
 @pytest.mark.parametrize("where", ["budget", "environment"])
 def test_a_relief_opens_the_queue_until_its_last_day_has_ended(where: str, spec: SpecFolder) -> None:
     spec.edit(FRAUD, "budget: {monthly-usd: 180000}", HOLDS if where == "environment" else HOLDS[:-1] + f", {RELIEF}}}")
-    spec.add(ENV, CLOCK if where == "budget" else f"queues: {{clock: true, {RELIEF}}}\n")
+    spec.add(ENV, CLOCK if where == "budget" else f"queues: {{clock: true, budget-{RELIEF}}}\n")
     spec.add(RESEARCH, HOLDS.replace("180000", "500") + "\n")
     loaded = spec.load()
 
@@ -223,7 +223,7 @@ def test_a_relief_opens_the_queue_until_its_last_day_has_ended(where: str, spec:
     assert stop(last, "research--batch") == ("Hold" if where == "budget" else "None"), "its own budget's relief alone"
     assert "fraud" not in last.usage.spent_since
     (fraud, _) = decision_at(clock(24)).exhausted_budgets
-    assert (fraud.tenant, fraud.state) == ("fraud", QueueState.HOLD)
+    assert (fraud.tenant, fraud.state) == ("fraud", StopPolicy.HOLD)
     assert stop(decision_at(clock(24)), "fraud--batch") == "Hold"
     tenant = next(t for t in loaded.tenants if t.tenant == "fraud")
     assert budget_status(loaded.environment, tenant, clock(12), last.usage) == "200 %, does not bind until 11-23"
@@ -232,7 +232,7 @@ def test_a_relief_opens_the_queue_until_its_last_day_has_ended(where: str, spec:
 @pytest.mark.parametrize(
     ("file", "text", "message_part"),
     [
-        (ENV, f"queues: {{{RELIEF}}}\n", "without a clock no budget binds"),
+        (ENV, f"queues: {{budget-{RELIEF}}}\n", "without a clock no budget binds"),
         (FRAUD, f"budget: {{monthly-usd: 5, {RELIEF}}}\n", "such a budget does not bind"),
         (
             FRAUD,

@@ -27,7 +27,7 @@ from tests.spec_cases import ENV, FRAUD
 
 NOON = dt.time(12, tzinfo=dt.UTC)
 QUEUES = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/"
-WAIVER = "exceptions:\n  - {rule: %s, object: train, reason: image of a vendor, owner: a@bank.example, until: %s}\n"
+WAIVER = "exceptions:\n  - {rule: %s, namespace: train, reason: image of a vendor, owner: a@bank.example, until: %s}\n"
 LAST = 9
 """Days for which the dated entries are valid."""
 
@@ -43,13 +43,13 @@ def _suite(spec: SpecFolder) -> None:
 
 def _block(spec: SpecFolder) -> None:
     purchase = f"{{capacity-block: cr-0123abcd, ends: {in_days(LAST)}}}"
-    pool = f"{{instance: p4d.24xlarge, nodes: 1, zones: [eu-central-1a], purchase: {purchase}}}"
+    pool = f"{{instance-type: p4d.24xlarge, nodes: 1, zones: [eu-central-1a], purchase: {purchase}}}"
     spec.edit(ENV, "  serve:\n", f"  block: {pool}\n  serve:\n")
 
 
 def _relief(spec: SpecFolder) -> None:
     entry = f"{{until: {in_days(LAST)}, reason: an incident of the desk, owner: a@bank.example}}"
-    spec.edit(ENV, "clock: true", f"clock: true, relief: {entry}")
+    spec.edit(ENV, "clock: true", f"clock: true, budget-exemption: {entry}")
 
 
 def _share(spec: SpecFolder) -> None:

@@ -20,7 +20,7 @@ from tests.clock_cluster import MONDAY, RECORD, Cluster, Killed
 from tests.conftest import SpecFolder
 from tests.spec_cases import ENV, FRAUD, RESEARCH
 
-HEAD = "windows:\n  - {name: close, flavor: a100, gpus: 8, days: mon-fri, "
+HEAD = "gpu-windows:\n  - {name: close, flavor: a100, gpus: 8, days: mon-fri, "
 INSTANTS = [
     MONDAY + dt.timedelta(hours=h, minutes=m) for h, m in [(12, 0), (16, 50), (17, 0), (18, 0), (20, 0), (20, 1)]
 ]
@@ -326,7 +326,7 @@ RESEARCHED = "/apis/kueue.x-k8s.io/v1beta2/namespaces/research--main/workloads/b
 @pytest.fixture
 def idle(spec: SpecFolder) -> Loaded:
     spec.add(ENV, "queues: {clock: true}\nmetrics: {collector: existing}\n")
-    spec.edit(ENV, "    interruptible: true\n", "    interruptible: true\n    idle: {after: 1m, then: suspend}\n")
+    spec.edit(ENV, "    interruptible: true\n", "    interruptible: true\n    idle: {duration: 1m, action: suspend}\n")
     return spec.load()
 
 
@@ -394,7 +394,7 @@ def test_without_samples_nothing_is_suspended_and_the_round_says_why(idle: Loade
 
 
 def test_in_a_relief_of_the_environment_no_idle_work_is_warned_or_suspended(idle: Loaded, spec: SpecFolder) -> None:
-    relief = "relief: {until: 2026-11-23, reason: Restart after an outage., owner: gpu@bank.example}"
+    relief = "budget-exemption: {until: 2026-11-23, reason: Restart after an outage., owner: gpu@bank.example}"
     spec.edit(ENV, "clock: true", f"clock: true, {relief}")
     free = spec.load()
     cluster = with_work(free)

@@ -28,7 +28,7 @@ from tests.spec_cases import ENV
 
 NOON = dt.datetime(2026, 11, 23, 12, tzinfo=dt.UTC)
 STEP = dt.timedelta(seconds=30)
-RULE = IdleRule(after="30m", then=IdleAction.SUSPEND)
+RULE = IdleRule(duration="30m", action=IdleAction.SUSPEND)
 OWNER = "StatefulSet/notebook"
 BEFORE = "tiers:\n  production:\n"
 
@@ -61,8 +61,8 @@ def test_idle_work_is_warned_and_then_suspended() -> None:
     both = [sample("a"), sample("b")]
     assert idle(120, both) == ["30 warned", "60 warned", "90 suspended"]
     assert idle(89.5, both) == ["30 warned", "60 warned"]
-    assert idle(400, both, IdleRule(then=IdleAction.ALERT)) == ["30 warned", "60 warned"]
-    assert idle(400, both, RULE.model_copy(update={"warn": 1})) == ["30 warned", "60 suspended"]
+    assert idle(400, both, IdleRule(action=IdleAction.ALERT)) == ["30 warned", "60 warned"]
+    assert idle(400, both, RULE.model_copy(update={"warnings": 1})) == ["30 warned", "60 suspended"]
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_none_of_ten_thousand_traces_is_suspended_wrongly() -> None:
 @pytest.fixture
 def loaded(spec: SpecFolder) -> Loaded:
     spec.add(ENV, "queues: {clock: true}\nmetrics: {collector: existing}\n")
-    spec.edit(ENV, "    interruptible: true\n", "    interruptible: true\n    idle: {then: suspend}\n")
+    spec.edit(ENV, "    interruptible: true\n", "    interruptible: true\n    idle: {action: suspend}\n")
     return spec.load()
 
 
@@ -260,7 +260,7 @@ def test_the_clock_may_patch_work_only_where_idle_work_is_suspended(loaded: Load
         return next(rule["verbs"] for rule in role["rules"] if "workloads" in rule["resources"])
 
     assert verbs(loaded) == ["get", "list", "watch", "delete", "patch"]
-    spec.edit(ENV, "idle: {then: suspend}", "idle: {}")
+    spec.edit(ENV, "idle: {action: suspend}", "idle: {}")
     assert verbs(spec.load()) == ["get", "list", "watch", "delete"]
 
 

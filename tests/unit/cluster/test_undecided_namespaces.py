@@ -80,7 +80,7 @@ def test_each_namespace_is_named_with_what_would_be_refused() -> None:
     namespace = UndecidedNamespace("cert-manager", {"pods": 3, "deployments": 1}, ("APIService v1.x",), ("pods/agent",))
     text = problem([namespace])
     assert text.startswith("given 1 namespace with work and no decision; rule ns-06: ")
-    assert "platform.unmanaged" in text
+    assert "platform.unmanaged-namespaces" in text
     assert text.splitlines()[1:] == [
         "  cert-manager: ns-02 refuses when created again: 3 pods, 1 deployments; its services answer for APIService "
         "v1.x; as unmanaged, gpu-12 would refuse pods/agent"

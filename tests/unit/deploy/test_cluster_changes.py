@@ -110,7 +110,7 @@ FIXED_EDITS: dict[str, tuple[str, str]] = {
     "aws.account": ("222233334444", "111122223333"),
     "aws.region": ("eu-west-1", "eu-central-1"),
     "aws.network.cidr": ("10.80.0.0/16", "10.64.0.0/16"),
-    "aws.encryption-key": ("arn:aws:kms:eu-central-1:111122223333:key/0a1b", "made here"),
+    "aws.kms-key-arn": ("arn:aws:kms:eu-central-1:111122223333:key/0a1b", "made here"),
     "cluster.name": ("bank-2", "bank"),
     "cluster.service-cidr": ("172.21.0.0/16", recorded.SERVICE_CIDR),
 }
@@ -239,7 +239,7 @@ def test_a_zones_range_follows_the_zone(zones: str, quarters: dict[str, int], ra
     names = list(_by_zone(dict.fromkeys(zones)))
     # A reservation is in one zone.
     pools = [(f"pools.{pool}.zones", sorted(names)[:1]) for pool in ("train-a100", "train-efa")]
-    plan = planned(*pools, ("aws.zones", names), ("aws.network.quarters", _by_zone(quarters)))
+    plan = planned(*pools, ("aws.zones", names), ("aws.network.zone-quarters", _by_zone(quarters)))
     assert {subnet.zone[-1]: subnet.private for subnet in plan.network.subnets} == ranges
     public = [subnet.public for subnet in plan.network.subnets]
     assert len(set(public)) == len(public)
@@ -305,14 +305,14 @@ def test_a_range_that_a_subnet_does_not_have_is_refused_with_the_quarter_that_it
             resource["inputs"]["cidrBlock"] = "10.64.128.0/18"
     (text,) = ClusterChanges(planned(TWO), before).refusals()
     assert f"given 10.64.64.0/18 for {ZONES[1]}, whose subnet has 10.64.128.0/18" in text
-    assert f"write aws.network.quarters: {{{ZONES[1]}: 3}}" in text
+    assert f"write aws.network.zone-quarters: {{{ZONES[1]}: 3}}" in text
 
 
 @pytest.mark.parametrize(
     ("edit", "words"),
     [
         (("pools.general.zones", ZONES[:1]), "zones eu-central-1a, eu-central-1b, eu-central-1c → eu-central-1a"),
-        (("pools.general.instance", "m7g.8xlarge"), "image type AL2023_x86_64_STANDARD → AL2023_ARM_64_STANDARD"),
+        (("pools.general.instance-type", "m7g.8xlarge"), "image type AL2023_x86_64_STANDARD → AL2023_ARM_64_STANDARD"),
     ],
 )
 def test_a_value_that_eks_fixes_of_a_node_group_is_refused_unless_the_pool_is_named(edit: Any, words: str) -> None:
@@ -374,8 +374,8 @@ def test_nodes_and_zones_of_the_region_may_be_named(name: str) -> None:
 @pytest.mark.parametrize(
     ("edits", "words"),
     [
-        ((("aws.network.quarters", {ZONES[0]: 2}),), f"{ZONES[1]} in quarter 2, which is that of {ZONES[0]}"),
-        ((("aws.network.quarters", {"eu-central-1f": 2}),), "zone eu-central-1f outside aws.zones"),
+        ((("aws.network.zone-quarters", {ZONES[0]: 2}),), f"{ZONES[1]} in quarter 2, which is that of {ZONES[0]}"),
+        ((("aws.network.zone-quarters", {"eu-central-1f": 2}),), "zone eu-central-1f outside aws.zones"),
         ((("aws.system", {"zones": ["eu-central-1f"]}),), "zone eu-central-1f outside aws.zones"),
     ],
 )

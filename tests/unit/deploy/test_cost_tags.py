@@ -150,7 +150,7 @@ def test_a_look_up_that_fails_leaves_what_is_activated(path: Path) -> None:
 @pytest.fixture(scope="module")
 def payer() -> Plan:
     loaded = load(ROOT / "stacks" / "bank")
-    aws = loaded.environment.aws.model_copy(update={"payer": True})
+    aws = loaded.environment.aws.model_copy(update={"management_account": True})
     return planning.plan(loaded.environment.model_copy(update={"aws": aws}), loaded.tenants)
 
 

@@ -203,7 +203,7 @@ def test_diff_says_why_nodes_are_replaced(rows: dict[str, Row], kind: str, what:
         title: {str(change.after) for change in row.disruptions if change.what == what}
         for title, row in updated.items()
     }
-    assert settings["aws.root-volume"] >= {"root volume 200 GiB → 300 GiB"}
+    assert settings["aws.root-volume-size"] >= {"root volume 200 GiB → 300 GiB"}
     assert [title for title, row in updated.items() if not (settings[title] or row.disruptions)] == []
 
 

@@ -73,8 +73,8 @@ def test_isolation_stay_as_they_are(spec: SpecFolder, stage: str) -> None:
         ("", "None"),
         ("offboarding: hold\n", "Hold"),
         ("offboarding: export\n", "Hold"),
-        ("offboarding: hold\nqueue: drain\n", "HoldAndDrain"),
-        ("offboarding: hold\nqueue: open\n", "Hold"),
+        ("offboarding: hold\nstop-policy: hold-and-drain\n", "HoldAndDrain"),
+        ("offboarding: hold\nstop-policy: none\n", "Hold"),
     ],
 )
 def test_nothing_new_starts_and_what_runs_ends_only_where_it_is_drained(
@@ -347,8 +347,8 @@ def test_a_quota_is_below_use_only_if_more_is_in_use(plan: Plan, used: str, is_b
 
 def test_a_removed_tenant_reserves_no_gpus(spec: SpecFolder) -> None:
     """fraud has 16 of 32 A100, research 8: 24 for fraud fit, and 32 once research is removed."""
-    raised = "a100: {guaranteed: 32, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16}"
-    spec.edit(FILE, "a100: {guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16}", raised)
+    raised = "a100: {guaranteed: 32, sharing: lend-and-borrow, lending-limit: 8, borrowing-limit: 16}"
+    spec.edit(FILE, "a100: {guaranteed: 16, sharing: lend-and-borrow, lending-limit: 8, borrowing-limit: 16}", raised)
     assert spec.problem().id == "pool-03"
     spec.add("tenants/research.yaml", "offboarding: hold\n")
     assert spec.problem().id == "pool-03"

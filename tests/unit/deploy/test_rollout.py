@@ -44,7 +44,7 @@ def planned(bank: Loaded, **fields: Any) -> list[Wave]:
 
 @pytest.mark.parametrize(
     "fields",
-    [{}, {"canary": ("fraud",)}, {"canary_share": 30, "wave_size": 3}, {"order": Order.DEPARTMENT, "wave_size": 2}],
+    [{}, {"canary": ("fraud",)}, {"canary_percent": 30, "wave_size": 3}, {"order": Order.DEPARTMENT, "wave_size": 2}],
 )
 def test_every_tenant_is_in_one_wave(bank: Loaded, fields: dict[str, Any]) -> None:
     stacks = [name for wave in planned(bank, **fields) for name in wave.stacks]
@@ -60,9 +60,9 @@ def test_the_canary_is_the_first_wave_and_no_later_one_is_larger_than_asked(bank
 
 def test_a_share_takes_some_tenants_of_each_tier_and_counts_the_named_ones(bank: Loaded) -> None:
     tiers = {f"bank--{tenant.tenant}": tenant.tier for tenant in bank.tenants}
-    first = planned(bank, canary_share=1)[0]
+    first = planned(bank, canary_percent=1)[0]
     assert sorted(tiers[name] for name in first.stacks) == sorted(set(tiers.values())), "one of each"
-    with_named = planned(bank, canary_share=1, canary=("fraud",))[0]
+    with_named = planned(bank, canary_percent=1, canary=("fraud",))[0]
     assert "bank--fraud" in with_named.stacks
     assert len(with_named.stacks) == len(first.stacks)
 
@@ -121,8 +121,10 @@ def test_a_canary_that_is_no_tenant_is_refused_with_its_place(tmp_path: Path) ->
 
 def test_an_environment_does_not_wait_for_itself(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="an environment that waits for itself"):
-        load(with_rollout(tmp_path, "local", "{after: [dev, local]}"))
-    assert load(with_rollout(tmp_path, "local", "{after: [dev]}")).environment.rollout == Rollout(after=("dev",))
+        load(with_rollout(tmp_path, "local", "{depends-on: [dev, local]}"))
+    assert load(with_rollout(tmp_path, "local", "{depends-on: [dev]}")).environment.rollout == Rollout(
+        depends_on=("dev",)
+    )
 
 
 # Environments in order
@@ -140,7 +142,7 @@ class Former:
 
 
 def waiting(bank: Loaded, *causes: Cause, after: tuple[str, ...] = ("local",), preview: bool = False) -> Any:
-    environment = bank.environment.model_copy(update={"rollout": Rollout(after=after)})
+    environment = bank.environment.model_copy(update={"rollout": Rollout(depends_on=after)})
     return SimpleNamespace(
         loaded=replace(bank, environment=environment, folder=ROOT / "stacks" / "bank"),
         run=SimpleNamespace(plan=SimpleNamespace(environment="bank"), only_preview=preview),

@@ -60,7 +60,7 @@ def changes(before: Path, spec: SpecFolder, edit: Edit) -> tuple[Change, ...]:
 UNTIL = in_days(99)
 WAIVER = f"""\
 exceptions:
-  - {{rule: ns-03, object: main, reason: a vendor's image runs as root, owner: sec@bank.example, until: {UNTIL}}}
+  - {{rule: ns-03, namespace: main, reason: a vendor's image runs as root, owner: sec@bank.example, until: {UNTIL}}}
 """
 CASES: dict[str, tuple[Edit, ChangeTopic, tuple[Any, ...], ReviewReason | None, str]] = {
     "less is guaranteed": (
@@ -85,14 +85,14 @@ CASES: dict[str, tuple[Edit, ChangeTopic, tuple[Any, ...], ReviewReason | None, 
         "! research: a100: guaranteed 8 → 0",
     ),
     "less may be borrowed": (
-        replaced(FRAUD, "borrow-up-to: 16", "borrow-up-to: 4"),
+        replaced(FRAUD, "borrowing-limit: 16", "borrowing-limit: 4"),
         ChangeTopic.GPUS,
         ("fraud", "a100", "may borrow", 16, 4),
         None,
         "  fraud: a100: may borrow 16 → 4",
     ),
     "others lend less": (
-        replaced(FRAUD, "lend-up-to: 8", "lend-up-to: 2"),
+        replaced(FRAUD, "lending-limit: 8", "lending-limit: 2"),
         ChangeTopic.GPUS,
         ("fraud", "a100", "lends", 8, 2),
         None,
@@ -122,8 +122,8 @@ CASES: dict[str, tuple[Edit, ChangeTopic, tuple[Any, ...], ReviewReason | None, 
     "a pool is closed": (
         replaced(
             ENVIRONMENT,
-            "train: {instance: p4d.24xlarge, nodes: 4}",
-            "train: {instance: p4d.24xlarge, nodes: 4, tenants: [fraud, research]}",
+            "train: {instance-type: p4d.24xlarge, nodes: 4}",
+            "train: {instance-type: p4d.24xlarge, nodes: 4, tenants: [fraud, research]}",
         ),
         ChangeTopic.STACK,
         ("", "all", "small", ..., ...),
@@ -217,21 +217,21 @@ CASES: dict[str, tuple[Edit, ChangeTopic, tuple[Any, ...], ReviewReason | None, 
         "! fraud: LocalQueue fraud--train/default points to fraud--production, before to fraud--batch",
     ),
     "a tenant is drained": (
-        added(RESEARCH, "queue: drain\n"),
+        added(RESEARCH, "stop-policy: hold-and-drain\n"),
         ChangeTopic.WORK,
-        ("research", "", "queue is", None, "drain"),
+        ("research", "", "queue is", None, "hold-and-drain"),
         ReviewReason.DISRUPTION,
         "! research: its queue is drained: running work is evicted",
     ),
     "a namespace is held": (
-        replaced(FRAUD, "{name: train, ", "{name: train, queue: hold, "),
+        replaced(FRAUD, "{name: train, ", "{name: train, stop-policy: hold, "),
         ChangeTopic.WORK,
         ("fraud", "fraud--train", "queue is", None, "hold"),
         ReviewReason.DISRUPTION,
         "! fraud: the queue of fraud--train starts no new work",
     ),
     "nodes are others": (
-        replaced(ENVIRONMENT, "instance: g6.12xlarge", "instance: g6.24xlarge"),
+        replaced(ENVIRONMENT, "instance-type: g6.12xlarge", "instance-type: g6.24xlarge"),
         ChangeTopic.WORK,
         ("", "notebooks", "nodes of pool", ..., ...),
         ReviewReason.DISRUPTION,
@@ -302,14 +302,14 @@ def test_an_adopted_namespace_stays(before: Path, spec: SpecFolder) -> None:
 
 def test_what_others_lend_is_there_to_borrow(before: Path, spec: SpecFolder) -> None:
     """The borrower's file did not change."""
-    lends = "guaranteed: 8, sharing: lend, lend-up-to: 8"
+    lends = "guaranteed: 8, sharing: lend, lending-limit: 8"
     all_changes = changes(before, spec, replaced(RESEARCH, "guaranteed: 8", lends))
     assert Change(ChangeTopic.GPUS, "fraud", "always on", 8, 16, "a100") in all_changes
 
 
 def test_a_price_that_is_not_set_is_unknown(before: Path, spec: SpecFolder) -> None:
     spot = "    nodes: {min: 0, max: 3}\n    purchase: spot\n    tiers: [batch]\n"
-    more = f"  burst:\n    instance: c7i.xlarge\n{spot}"
+    more = f"  burst:\n    instance-type: c7i.xlarge\n{spot}"
     all_changes = changes(before, spec, lambda s: s.edit(ENVIRONMENT, "  notebooks:\n", f"{more}  notebooks:\n"))
     assert Change(ChangeTopic.COST, "", "max nodes", 84_680, UNKNOWN) in all_changes
     assert Change(ChangeTopic.COST, "", "price", None, UNKNOWN, "burst") in all_changes
@@ -440,7 +440,7 @@ def test_every_alarm_can_be_stopped_at() -> None:
 
 def test_the_comment_has_a_marker_that_stays_and_looks_first_at_alarms(before: Path, spec: SpecFolder) -> None:
     spec.edit(RESEARCH, "guaranteed: 8", "guaranteed: 6")
-    spec.edit(FRAUD, "borrow-up-to: 16", "borrow-up-to: 4")
+    spec.edit(FRAUD, "borrowing-limit: 16", "borrowing-limit: 4")
     lines = run(before, spec.path, "--format", "markdown").stdout.splitlines()
     assert lines[0] == f"<!-- gpu-tenancy diff: {spec.path.name} -->"
     assert "2 tenants affected: fraud, research. To review: smaller guarantee: research." in lines[3]

@@ -45,7 +45,7 @@ def world(spec: SpecFolder, guaranteed: int) -> tuple[Loaded, Plan]:
     spec.edit("environment.yaml", "nodes: 4}", f"nodes: {guaranteed // 8 + 2}}}")
     spec.edit("environment.yaml", "    interruptible: true\n", f"    interruptible: true\n{QUOTA}")
     spec.edit("tenants/fraud.yaml", "guaranteed: 16, ", f"guaranteed: {guaranteed}, ")
-    spec.edit("tenants/fraud.yaml", "lend-up-to: 8, ", f"lend-up-to: {guaranteed}, ")
+    spec.edit("tenants/fraud.yaml", "lending-limit: 8, ", f"lending-limit: {guaranteed}, ")
     spec.edit("tenants/research.yaml", "a100: {guaranteed: 8}", f"a100: {BORROWS}")
     spec.edit("tenants/research.yaml", "department: research", "department: risk")
     loaded = spec.load()
@@ -53,7 +53,7 @@ def world(spec: SpecFolder, guaranteed: int) -> tuple[Loaded, Plan]:
 
 
 QUOTA = "    quota: {cpu: 90000, memory: 900Ti, pods: 50000, ephemeral-storage: 900Ti}\n"
-BORROWS = "{guaranteed: 8, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 400}"
+BORROWS = "{guaranteed: 8, sharing: lend-and-borrow, lending-limit: 8, borrowing-limit: 400}"
 
 
 @pytest.mark.parametrize("guaranteed", COUNTS)

@@ -24,9 +24,9 @@ def granting(folder: Path, other_resources: dict[str, Any], place: str = "tier")
     """An environment whose tier, or whose tenant's namespace, has these further keys in its quota."""
     files = demo()
     if place == "tier":
-        files["environment"]["tiers"]["steady"]["quota"] = {"other": other_resources}
+        files["environment"]["tiers"]["steady"]["quota"] = {"hard": other_resources}
     else:
-        files["vision"]["namespaces"] = [{"name": "main", "quota": {"other": other_resources}}]
+        files["vision"]["namespaces"] = [{"name": "main", "quota": {"hard": other_resources}}]
     return files.write(folder)
 
 

@@ -44,9 +44,11 @@ FRAUD = tenant_file(
     aws_resources={
         "repositories": ["scoring"],
         "secrets": ["card"],
-        "logs": ["jobs"],
-        "queues": ["jobs"],
-        "files": [{"access-point": worlds.point("fraud"), "file-system": "fs-0123abcd", "access": "read-write"}],
+        "log-groups": ["jobs"],
+        "sqs-queues": ["jobs"],
+        "efs-access-points": [
+            {"access-point": worlds.point("fraud"), "file-system": "fs-0123abcd", "access": "read-write"}
+        ],
     },
     ci={"github": "bank/fraud", "branch": "main"},
 )

@@ -327,7 +327,7 @@ def test_the_queue_is_written_by_its_own_rules_and_encrypted(environment: Enviro
 
 @pytest.mark.parametrize("organisation", [None, "o-abcdef1234"])
 def test_keys_of_other_accounts_do_not_write_to_s3(environment: Environment, organisation: str | None) -> None:
-    aws = environment.aws.model_copy(update={"organization": organisation})
+    aws = environment.aws.model_copy(update={"organization_id": organisation})
     policy = identity.s3_endpoint_policy(environment.model_copy(update={"aws": aws}))
     own_principal = role_session(f"arn:aws:iam::{ACCOUNT}:role/mine", organisation=organisation)
     foreign = role_session("arn:aws:iam::444455556666:role/other", organisation="o-zyxwvu9876")

@@ -43,7 +43,7 @@ def test_a_grant_is_told_as_the_file_has_it(access: str, bucket: str) -> None:
 
 
 def test_what_a_tenant_uses_beside_buckets_is_told_by_name() -> None:
-    uses = {"secrets": ["card"], "logs": ["jobs"], "queues": ["jobs"]}
+    uses = {"secrets": ["card"], "log-groups": ["jobs"], "sqs-queues": ["jobs"]}
     assert rights(_policies(aws_resources=uses)["uses"]) == {
         "secretsmanager secret:tenancy/bank/fraud/card": {"read"},
         "logs log-group:/tenancy/bank/fraud/jobs": {"write"},

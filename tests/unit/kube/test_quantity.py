@@ -220,7 +220,7 @@ NO_QUANTITY: Mapping[str, Mapping[str, str]] = {
     },
     "tenancy/planning/services.py": {"Decimal(kueue_memory(environment, tenants))": "bytes, computed"},
     "tenancy/spec/fields/base.py": {"int(value)": "a number that YAML read"},
-    "tenancy/spec/fields/tiers.py": {"int(self.below[:-1])": "a percentage"},
+    "tenancy/spec/fields/tiers.py": {"int(self.utilization_threshold[:-1])": "a percentage"},
     "tenancy/simulation/clocked.py": {
         "float(units(resource['nominalQuota']))": "a number of GPUs, after the reader",
     },

@@ -28,13 +28,13 @@ def node(instance: str, labels: dict[str, str] | None = None, **resources: int) 
 def test_the_nodes_of_an_environment_are_found_as_its_file_has_them(spec: SpecFolder) -> None:
     environment = spec.load().environment
     discovered = pools_of_nodes(fake_nodes(environment))
-    assert {name: (p["instance"], p["nodes"]) for name, p in discovered.pools.items()} == {
-        name: (pool.instance, pool.nodes.min) for name, pool in environment.pools.items()
+    assert {name: (p["instance-type"], p["nodes"]) for name, p in discovered.pools.items()} == {
+        name: (pool.instance_type, pool.nodes.min) for name, pool in environment.pools.items()
     }
     assert discovered.pools["serve"]["mig"] == {"layout": {"1g.5gb": 7}}
-    assert discovered.pools["notebooks"]["share"] == {"time-slicing": 4}
-    kinds = {(f["gpu"], f.get("mig"), f.get("share")) for f in discovered.flavors.values()}
-    assert kinds == {(f.gpu, f.mig, f.share) for f in environment.flavors.values()}
+    assert discovered.pools["notebooks"]["gpu-sharing"] == {"time-slicing": 4}
+    kinds = {(f["gpu"], f.get("mig"), f.get("gpu-sharing")) for f in discovered.flavors.values()}
+    assert kinds == {(f.gpu, f.mig, f.gpu_sharing) for f in environment.flavors.values()}
 
 
 def test_what_is_found_is_a_file_that_an_environment_reads(spec: SpecFolder) -> None:
@@ -95,7 +95,7 @@ def test_nodes_of_an_unknown_type_are_one_remark_that_describes_them() -> None:
     for unknown_node in unknown:
         unknown_node["status"]["allocatable"] |= {"cpu": "190", "memory": "2Ti"}
     discovered = pools_of_nodes([*unknown, node("m7i.xlarge")])
-    assert [pool["instance"] for pool in discovered.pools.values()] == ["m7i.xlarge"]
+    assert [pool["instance-type"] for pool in discovered.pools.values()] == ["m7i.xlarge"]
     remark = discovered.remarks[0]
     assert remark.startswith("no pool for one one one … (5) of big: instance type x9.huge is not in the catalogue")
     assert remark.endswith("a node has 8 nvidia.com/gpu, cpu 190, memory 2Ti (spot, karpenter, GPU B900)")

@@ -129,7 +129,10 @@ def test_an_iam_role_is_the_group_that_it_becomes() -> None:
     (entry,) = [entry for entry in _bank("--subject", "fraud-oncall") if entry["kind"] == "IAM role"]
     assert entry["may"] == "is group fraud-oncall"
     assert entry["who"].endswith("AWSReservedSSO_fraud-oncall_3d4e5f60718a9b0c")
-    assert (entry["file"].endswith("stacks/bank/environment.yaml"), entry["field"]) == (True, "aws.people.fraud-oncall")
+    assert (entry["file"].endswith("stacks/bank/environment.yaml"), entry["field"]) == (
+        True,
+        "aws.group-roles.fraud-oncall",
+    )
 
 
 def test_the_identities_that_may_break_the_glass_are_named() -> None:

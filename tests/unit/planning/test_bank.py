@@ -103,7 +103,7 @@ def test_a_node_of_each_pool_yields(environment: Environment, pool: str, node: d
 
 
 def test_shared_gpus_serve_one_interruptible_tenant(environment: Environment, tenants: dict[str, Tenant]) -> None:
-    users = [tenants[name] for pool in environment.pools.values() if pool.share for name in pool.tenants]
+    users = [tenants[name] for pool in environment.pools.values() if pool.gpu_sharing for name in pool.tenants]
     assert [user.tenant for user in users] == ["notebooks-lab"]
     assert every(environment.tiers[tier].interruptible for user in users for tier in user.tiers)
 
@@ -135,7 +135,7 @@ def test_only_opportunistic_work_is_interruptible(environment: Environment) -> N
 
 def test_fraud_has_64_lends_32_and_borrows_128(tenants: dict[str, Tenant]) -> None:
     share = tenants["fraud"].gpus["a100"]
-    assert (share.guaranteed, share.lend_up_to, share.borrow_up_to) == (64, 32, 128)
+    assert (share.guaranteed, share.lending_limit, share.borrowing_limit) == (64, 32, 128)
     assert share.sharing is SharingPreset.LEND_AND_BORROW
 
 
@@ -143,7 +143,7 @@ def test_performance_may_borrow_the_200_gpus_of_its_fine_tuning_in_one_pool(
     environment: Environment, tenants: dict[str, Tenant], bank_plan: Plan
 ) -> None:
     """The pods of a job are admitted into one pool: its own 64 in train-efa and 136 elsewhere would never run it."""
-    assert tenants["performance"].gpus["a100"].borrow_up_to == 200
+    assert tenants["performance"].gpus["a100"].borrowing_limit == 200
     assert environment.flavors_of("train-a100")["a100"] * environment.pools["train-a100"].nodes.min >= 200
     (queue,) = [o for o in bank_plan.tenant("performance").queues if o["kind"] == "ClusterQueue"]
     quota = {
@@ -162,12 +162,12 @@ def test_performance_lends_nothing_because_no_other_tenant_may_run_in_its_pool(
     efa_pool = environment.pools["train-efa"]
     assert efa_pool.tenants == ("performance",)
     assert efa_pool.nodes.min * efa_pool.machine.gpus == tenants["performance"].gpus["a100"].guaranteed
-    assert not tenants["performance"].gpus["a100"].lend_up_to
+    assert not tenants["performance"].gpus["a100"].lending_limit
 
 
 def test_others_lend_more_than_performance_may_borrow(tenants: dict[str, Tenant]) -> None:
-    lent = sum(t.gpus["a100"].lend_up_to or 0 for t in tenants.values() if "a100" in t.gpus)
-    assert lent >= (tenants["performance"].gpus["a100"].borrow_up_to or 0)
+    lent = sum(t.gpus["a100"].lending_limit or 0 for t in tenants.values() if "a100" in t.gpus)
+    assert lent >= (tenants["performance"].gpus["a100"].borrowing_limit or 0)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_others_lend_more_than_performance_may_borrow(tenants: dict[str, Tenant]
 )
 def test_small_shares(tenants: dict[str, Tenant], tenant: str, least: int, greatest: int) -> None:
     share = tenants[tenant].gpus["a100"]
-    assert (share.guaranteed, share.guaranteed + (share.borrow_up_to or 0)) == (least, greatest)
+    assert (share.guaranteed, share.guaranteed + (share.borrowing_limit or 0)) == (least, greatest)
 
 
 # Guarantees
@@ -263,7 +263,7 @@ def test_the_reserved_groups_end_a_node_before_they_make_the_next(bank_plan: Pla
 
 def test_an_upgrade_of_the_shared_pool_takes_less_than_what_is_spare(environment: Environment) -> None:
     pool = environment.pools["train-a100"]
-    assert pool.upgrade.at_once * pool.machine.gpus < SPARE
+    assert pool.upgrade.max_unavailable * pool.machine.gpus < SPARE
 
 
 def test_karpenter_makes_the_other_8_nodes_for_serving(bank_plan: Plan) -> None:
@@ -314,7 +314,7 @@ def test_what_performance_gives_up_in_its_own_pool_is_guaranteed_to_no_other_ten
 
 
 NOTEBOOKS, SERVE = "tenants: [notebooks-lab]", "layout: {1g.5gb: 4, 3g.20gb: 1}"
-LAB = "g6.12xlarge\n    nodes: 1\n    share: {time-slicing: 4}"
+LAB = "g6.12xlarge\n    nodes: 1\n    gpu-sharing: {time-slicing: 4}"
 MISTAKES = [
     ("pool-02", NOTEBOOKS, "tenants: [notebooks-lab, churn]"),
     ("pool-04", LAB, LAB.replace("12x", "x").replace("4}", "48}")),
@@ -322,7 +322,7 @@ MISTAKES = [
     ("pool-06", "tenants: [performance]", "tenants: [performance, nlp]"),
     ("pool-07", "    zones: [eu-central-1a]\n    upgrade", "    upgrade"),
     ("pool-07", "nodes: {min: 2, max: 10}", "nodes: {min: 2, max: 10}\n    purchase: spot"),
-    ("pool-08", f"mig: {{{SERVE}}}", f"mig: {{{SERVE}}}\n    share: {{mps: 2}}"),
+    ("pool-08", f"mig: {{{SERVE}}}", f"mig: {{{SERVE}}}\n    gpu-sharing: {{mps: 2}}"),
     ("pool-09", "g6.12xlarge", "g6f.xlarge"),
     ("mig-01", SERVE, "layout: {1g.10gb: 4, 3g.40gb: 1}"),
     ("mig-01", SERVE, "layout: {1g.5gb: 5, 3g.20gb: 1}"),

@@ -100,7 +100,7 @@ def test_no_class_is_an_extended_resource_as_well(dra: Plan) -> None:
 
 
 def test_a_replica_of_a_shared_gpu_has_no_class(claimed: Loaded) -> None:
-    flavors = {**claimed.environment.flavors, "l4-shared": Flavor(gpu="l4", share=Sharing.TIME_SLICING)}
+    flavors = {**claimed.environment.flavors, "l4-shared": Flavor(gpu="l4", gpu_sharing=Sharing.TIME_SLICING)}
     assert "l4-shared" not in _expressions(claimed.environment.model_copy(update={"flavors": flavors})), (
         "its class would be that of whole GPUs"
     )

@@ -22,7 +22,7 @@ from tests.conftest import SpecFolder, documents, every
 BANK = Path(__file__).parents[3] / "stacks" / "bank"
 ENV, FRAUD, RESEARCH = "environment.yaml", "tenants/fraud.yaml", "tenants/research.yaml"
 MORE = """ci: {github: bank/fraud-models, branch: main}
-aws-resources: {repositories: [scoring], secrets: [card-network], logs: [jobs], queues: [jobs]}
+aws-resources: {repositories: [scoring], secrets: [card-network], log-groups: [jobs], sqs-queues: [jobs]}
 """
 
 
@@ -232,41 +232,41 @@ aws:
   zones: [eu-central-1a, eu-central-1b]
   platform-role: arn:aws:iam::111122223333:role/platform
   permissions-boundary: arn:aws:iam::111122223333:policy/boundary
-  public-access: [198.51.100.0/24]
-  log-days: 90
-  encryption-key: arn:aws:kms:eu-central-1:111122223333:key/0123abcd
-  log-key: arn:aws:kms:eu-central-1:111122223333:key/4567abcd
+  public-access-cidrs: [198.51.100.0/24]
+  log-retention-days: 90
+  kms-key-arn: arn:aws:kms:eu-central-1:111122223333:key/0123abcd
+  tenant-log-kms-key-arn: arn:aws:kms:eu-central-1:111122223333:key/4567abcd
   deletion-protection: false
   irsa: true
   oidc-issuer: oidc.eks.eu-central-1.amazonaws.com/id/0123456789ABCDEF0123456789ABCDEF
-  system: {instance: m7i.2xlarge, nodes: 4}
+  system: {instance-type: m7i.2xlarge, nodes: 4}
   ami-release: v20260724
-  root-volume: 300
+  root-volume-size: 300
   extended-support: false
   add-ons: {release: latest, versions: {coredns: v1.12.1-eksbuild.2}}
   upgrade-pause: 10
-  organization: o-b4nkexampl3
-  payer: true
-  existing-providers: [github.com]
-  people: {fraud-engineers: "arn:aws:iam::111122223333:role/fraud"}
-  network: {cidr: 10.80.0.0/16, service-ranges: [198.51.101.0/24]}
-services: {gpu-operator: install, device-plugin: present, kueue: install, dra-driver: present, efa-plugin: install,
-  storage-class: present}
+  organization-id: o-b4nkexampl3
+  management-account: true
+  existing-oidc-providers: [github.com]
+  group-roles: {fraud-engineers: "arn:aws:iam::111122223333:role/fraud"}
+  network: {cidr: 10.80.0.0/16, aws-service-cidrs: [198.51.101.0/24]}
+services: {gpu-operator: install, device-plugin: present, kueue: install, dra-driver: present, efa-device-plugin:
+install, storage-class: present}
 namespace-name: "{tenant}-{namespace}"
 guards: audit
-metrics: {collector: existing, namespace: metrics, labels: {release: ours}, tenant-view: false, cost-tool: opencost,
-  mail: {server: "mail.bank.example:587", sender: a@bank.example, platform: b@bank.example}, idle-after: 10m,
-  longest-wait: {batch: 1h}, guarantee-within: 5m}
+metrics: {collector: existing, namespace: metrics, labels: {release: ours}, tenant-queries: false, cost-tool: opencost,
+  mail: {server: "mail.bank.example:587", sender: a@bank.example, platform: b@bank.example}, idle-alert-after: 10m,
+  max-wait-p90: {batch: 1h}, guaranteed-wait-alert-after: 5m}
 """
 """Further fields of the small environment: of each part of the file some."""
 ELSEWHERE = {
     "organisation.departments.risk.title": "reports",
     "aws.upgrade-pause": "tenancy up",
     "aws.zones": "the report on what a lost zone takes",
-    "gpus.a100.borrow-up-to": "as many as are guaranteed is its default, and the file says the same",
+    "gpus.a100.borrowing-limit": "as many as are guaranteed is its default, and the file says the same",
     "tiers.production.quota.cpu": "the ceiling of a namespace that asks for less",
     "tiers.production.quota.pods": "the ceiling of a namespace that asks for less",
-    "aws.root-volume": "what of a node is left for pods",
+    "aws.root-volume-size": "what of a node is left for pods",
     "services.dra-driver": "present is the default of a cluster that exists",
     "services.storage-class": "present or not, only what uses it asks",
 }

@@ -70,7 +70,7 @@ def test_what_is_given_is_not_paid_for_here(bank: Environment) -> None:
     subnets = {zone: f"subnet-0123abc{zone[-1]}" for zone in bank.aws.zones}
     network = bank.aws.network.model_copy(update={"vpc": "vpc-0123abcd", "subnets": subnets})
     cost_by_item = costs(
-        with_aws(bank, network=network, encryption_key="arn:aws:kms:eu-central-1:111122223333:key/0123abcd")
+        with_aws(bank, network=network, kms_key_arn="arn:aws:kms:eu-central-1:111122223333:key/0123abcd")
     )
     assert not {"NAT gateways", "public IPv4 addresses", "interface endpoints", "KMS key of the cluster"} & set(
         cost_by_item
@@ -79,7 +79,7 @@ def test_what_is_given_is_not_paid_for_here(bank: Environment) -> None:
 
 
 def test_a_machine_without_a_price_is_unknown_and_in_no_sum(bank: Environment) -> None:
-    system = bank.aws.system.model_copy(update={"instance": "m9x.xlarge"})
+    system = bank.aws.system.model_copy(update={"instance_type": "m9x.xlarge"})
     cost_by_item = costs(with_aws(bank, system=system))
     assert cost_by_item["nodes of system"].month is None
     assert every(cost.month is not None for item, cost in cost_by_item.items() if item != "nodes of system")
@@ -143,7 +143,7 @@ def test_a_surge_is_twice_the_zones_and_a_reservation_has_none(bank: Environment
 
 def test_one_zone_needs_two_more_nodes_and_many_at_once_as_many(bank: Environment) -> None:
     assert surges(bank, zones=("eu-central-1a",))["notebooks"] == 2
-    upgrade = bank.pools["notebooks"].upgrade.model_copy(update={"at_once": 9})
+    upgrade = bank.pools["notebooks"].upgrade.model_copy(update={"max_unavailable": 9})
     assert surges(bank, upgrade=upgrade)["notebooks"] == 9
 
 

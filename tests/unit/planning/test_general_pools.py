@@ -23,7 +23,7 @@ aws:
   zones: [eu-central-1a, eu-central-1b]
   platform-role: arn:aws:iam::111122223333:role/platform
 buckets:"""
-GENERAL = "  general: {instance: m7i.8xlarge, nodes: {min: 1, max: 5}%s}\n  serve:\n"
+GENERAL = "  general: {instance-type: m7i.8xlarge, nodes: {min: 1, max: 5}%s}\n  serve:\n"
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_reports_say_that_it_has_none(loaded: Loaded) -> None:
     assert (general_yield.units, general_yield.layout) == ((), "no GPUs")
 
 
-@pytest.mark.parametrize("field", ["mig: {layout: {1g.5gb: 1}}", "share: {time-slicing: 2}, tenants: [research]"])
+@pytest.mark.parametrize("field", ["mig: {layout: {1g.5gb: 1}}", "gpu-sharing: {time-slicing: 2}, tenants: [research]"])
 def test_what_is_for_gpus_is_refused_on_it(spec: Any, field: str) -> None:
     spec.edit(ENV, "  serve:\n", GENERAL % f", {field}")
     assert spec.problem().id == "pool-09"

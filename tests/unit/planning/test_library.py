@@ -355,7 +355,7 @@ ISOLATING = [
 def _excepted(tenant: Tenant, part: str) -> Tenant:
     entry = {
         "rule": "custom-01",
-        "object": part,
+        "namespace": part,
         "reason": "A migration that ends this month",
         "owner": "fraud-leads@bank.example",
         "until": today() + dt.timedelta(days=30),

@@ -24,7 +24,7 @@ ENV, TENANT = "environment.yaml", "tenants/fraud.yaml"
 REACH = "egress:\n  - {cidr: 198.51.100.0/24, port: 8443}\n"
 SERVICE = "  namespaces: [monitoring]\n"
 SCRAPER = f"{SERVICE}  services: {{metrics: {{namespace: monitoring, labels: {{app: prometheus}}}}}}\n"
-RANGES = "  cni: vpc-cni\n  ranges: [10.64.0.0/16]\n"
+RANGES = "  cni: vpc-cni\n  node-and-pod-cidrs: [10.64.0.0/16]\n"
 
 
 def plan_of(spec: Any) -> Plan:
@@ -80,7 +80,7 @@ def test_where_pods_have_unknown_addresses_no_private_range_comes_in(spec: Any) 
     spec.add(TENANT, "ingress: [{cidr: 10.20.0.0/16, port: 80}]\n")
     [problem] = spec.problems()
     assert (problem.id, problem.field) == ("net-05", "ingress[0].cidr")
-    assert "cluster.ranges" in str(problem)
+    assert "cluster.node-and-pod-cidrs" in str(problem)
 
 
 def test_a_service_is_of_the_platforms_namespaces(spec: Any) -> None:

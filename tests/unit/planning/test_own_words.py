@@ -10,7 +10,7 @@ from tests.conftest import SpecFolder
 
 ENV, FRAUD = "environment.yaml", "tenants/fraud.yaml"
 TRAIN = "  - {name: train, purpose: nightly retraining"
-ALLOWED = "  name: bank\n  labels: [project]\n  annotations: [bank.example/, runbook]\n"
+ALLOWED = "  name: bank\n  label-keys: [project]\n  annotation-keys: [bank.example/, runbook]\n"
 
 
 @pytest.fixture
@@ -55,6 +55,6 @@ def test_an_annotation_that_the_environment_does_not_allow_is_refused(
 @pytest.mark.parametrize("key", ["tenancy.gpu/", "kubernetes.io/", "pulumi.com/", "tenancy.gpu/allows"])
 def test_the_environment_allows_none_that_the_platform_reads(spec_with_annotations: SpecFolder, key: str) -> None:
     spec_with_annotations.edit(
-        ENV, "annotations: [bank.example/, runbook]", f"annotations: [bank.example/, runbook, {key}]"
+        ENV, "annotation-keys: [bank.example/, runbook]", f"annotation-keys: [bank.example/, runbook, {key}]"
     )
     assert [problem.id for problem in spec_with_annotations.problems()] == ["cost-04"]

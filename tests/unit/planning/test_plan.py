@@ -97,7 +97,7 @@ def test_the_product_of_a_namespace_is_its_own_or_the_tenants(spec: SpecFolder) 
 
 
 def test_a_tenants_own_labels_are_on_its_objects_and_those_of_a_namespace_replace_them(spec: SpecFolder) -> None:
-    spec.edit("environment.yaml", "  departments:", "  labels: [project, bank.example/data]\n  departments:")
+    spec.edit("environment.yaml", "  departments:", "  label-keys: [project, bank.example/data]\n  departments:")
     spec.edit(
         "tenants/fraud.yaml", "tier: batch\n", "tier: batch\nlabels: {project: cards, bank.example/data: secret}\n"
     )
@@ -121,7 +121,7 @@ def test_a_label_that_the_environment_does_not_allow_is_refused(spec: SpecFolder
     spec.edit("tenants/fraud.yaml", "tier: batch\n", "tier: batch\nlabels: {project: cards}\n")
     problem = spec.problem()
     assert (problem.field, problem.id) == ("labels.project", "ref-01")
-    assert "organisation.labels" in problem.change
+    assert "organisation.label-keys" in problem.change
 
 
 def test_every_quota_key_is_one_that_the_api_server_counts(plan: Plan) -> None:
@@ -154,7 +154,7 @@ def test_a_namespace_holds_its_claim_and_the_first_namespace_the_rest(plan: Plan
 
 def test_without_a_queue_a_namespace_holds_what_it_is_promised_and_no_more(spec: Any) -> None:
     spec.add("environment.yaml", "queues: {scheduler: none}\n")
-    spec.edit("tenants/fraud.yaml", ", sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16", "")
+    spec.edit("tenants/fraud.yaml", ", sharing: lend-and-borrow, lending-limit: 8, borrowing-limit: 16", "")
     loaded = spec.load()
     plan = make_plan(loaded, loaded.day)
     assert _quota(plan, "fraud--train")["requests.nvidia.com/gpu"] == "16"
@@ -431,7 +431,7 @@ def outside(spec: Any) -> Plan:
     spec.edit(
         "environment.yaml",
         "  group: gpu-platform-team\n",
-        f"  group: gpu-platform-team\n  unmanaged: [cert-manager]\n  temporary-namespaces: [{suite}]\n",
+        f"  group: gpu-platform-team\n  unmanaged-namespaces: [cert-manager]\n  temporary-namespaces: [{suite}]\n",
     )
     loaded = spec.load()
     return make_plan(loaded, loaded.day)
@@ -512,7 +512,7 @@ def test_a_waiver_in_force_stands_on_its_part_alone(spec: Any) -> None:
     spec.add(
         "tenants/fraud.yaml",
         "exceptions:\n"
-        "  - {rule: ns-03, object: train, reason: needs a vendor image, owner: a@b.example, "
+        "  - {rule: ns-03, namespace: train, reason: needs a vendor image, owner: a@b.example, "
         f"until: {in_days(9)}}}\n",
     )
     loaded = spec.load()

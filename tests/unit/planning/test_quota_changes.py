@@ -16,7 +16,7 @@ from tenancy.spec.loader import Loaded
 from tests.conftest import SpecFolder
 
 FRAUD, ENV = "tenants/fraud.yaml", "environment.yaml"
-SHARE = "a100: {guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16}"
+SHARE = "a100: {guaranteed: 16, sharing: lend-and-borrow, lending-limit: 8, borrowing-limit: 16}"
 
 
 def paths(before: Any, after: Any, place: str = "") -> Iterator[str]:
@@ -58,8 +58,12 @@ def changed_details(before: Loaded, after: Loaded) -> dict[tuple[str, str], list
 @pytest.mark.parametrize(
     ("old", "new", "cohort"),
     [
-        (SHARE, SHARE.replace("borrow-up-to: 16", "borrow-up-to: 8"), "nvidia.com/gpu in train: may borrow 16 → 8"),
-        (SHARE, SHARE.replace("lend-up-to: 8", "lend-up-to: 3"), "nvidia.com/gpu in train: lends 8 → 3"),
+        (
+            SHARE,
+            SHARE.replace("borrowing-limit: 16", "borrowing-limit: 8"),
+            "nvidia.com/gpu in train: may borrow 16 → 8",
+        ),
+        (SHARE, SHARE.replace("lending-limit: 8", "lending-limit: 3"), "nvidia.com/gpu in train: lends 8 → 3"),
         (SHARE, "a100: {guaranteed: 16}", "nvidia.com/gpu in train: lends 8 → 0, may borrow 16 → 0"),
         ("tier: batch\n", "tier: batch\nweight: 3\n", "weight 1 → 3"),
     ],
@@ -76,7 +80,7 @@ def test_limits_are_told_as_diff_tells_them(spec: SpecFolder, old: str, new: str
 def test_a_guarantee_and_a_hold_are_told_as_the_files_name_them(spec: SpecFolder) -> None:
     before = spec.load()
     spec.edit(FRAUD, "guaranteed: 16,", "guaranteed: 24,")
-    spec.add(FRAUD, "queue: hold\n")
+    spec.add(FRAUD, "stop-policy: hold\n")
     details_by_object = changed_details(before, spec.load())
     amounts, *state = details_by_object["ClusterQueue", "fraud--batch"]
     assert amounts.startswith("nvidia.com/gpu in train: guaranteed 16 → 24, ")

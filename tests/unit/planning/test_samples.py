@@ -100,7 +100,7 @@ def test_a_pool_without_gpus_admits_every_namespace_of_the_examples(stack: str) 
     assert {image for image in [stack_files.environment.images.sample] if not image.endswith(":13.1")} == set()
 
 
-GENERAL = "  general: {instance: m7i.xlarge, nodes: 1%s}\n  serve:\n"
+GENERAL = "  general: {instance-type: m7i.xlarge, nodes: 1%s}\n  serve:\n"
 
 
 @pytest.mark.parametrize(("users", "warned"), [(None, True), (", tenants: [research]", True), ("", False)])
@@ -180,7 +180,7 @@ def test_who_is_guaranteed_nothing_gets_a_sample_of_what_it_may_borrow_and_no_mo
     sample("job", bank.environment, treasury, treasury.namespaces[0], {"a100": 8})
     with pytest.raises(Violation, match="9 a100, while the maximum of treasury--main is 8"):
         sample("job", bank.environment, treasury, treasury.namespaces[0], {"a100": 9})
-    share = treasury.gpus["a100"].model_copy(update={"borrow_up_to": 0})
+    share = treasury.gpus["a100"].model_copy(update={"borrowing_limit": 0})
     alone = treasury.model_copy(update={"gpus": {"a100": share}})
     with pytest.raises(Violation, match="give it a guarantee or let it borrow"):
         sample("job", bank.environment, alone, alone.namespaces[0], {"a100": 1})
@@ -242,7 +242,7 @@ def test_a_sample_without_gpus_claims_nothing_and_comes_alone(claimed: Loaded) -
 def test_a_claim_that_would_be_refused_is_no_sample(tmp_path: Path, requested_gpus: dict[str, int], rule: str) -> None:
     folder = by_claim(tmp_path / "small")
     folder.edit("environment.yaml", "nodes: 4}", "nodes: 10}")
-    guaranteed = "a100: {guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16}"
+    guaranteed = "a100: {guaranteed: 16, sharing: lend-and-borrow, lending-limit: 8, borrowing-limit: 16}"
     folder.edit("tenants/fraud.yaml", guaranteed, "a100: {guaranteed: 40}")
     loaded = folder.load()
     fraud = loaded.tenants[0]
@@ -294,13 +294,13 @@ def test_a_pod_of_more_gpus_than_a_node_has_is_refused_with_the_way(spec: SpecFo
 
 
 def test_a_job_of_more_gpus_than_any_pool_has_is_refused(spec: SpecFolder) -> None:
-    spec.edit("environment.yaml", "  train: {instance: p4d.24xlarge, nodes: 4}\n", TWO_POOLS)
+    spec.edit("environment.yaml", "  train: {instance-type: p4d.24xlarge, nodes: 4}\n", TWO_POOLS)
     result = CliRunner().invoke(main, ["sample", "job", str(spec.path), "--tenant", "fraud", "--gpu", "a100=24"])
     assert result.exit_code == 2
     assert "given 24 a100; rule: a job runs in one pool, and no pool has more than 16" in result.stderr
 
 
-TWO_POOLS = "  train: {instance: p4d.24xlarge, nodes: 2}\n  more: {instance: p4d.24xlarge, nodes: 2}\n"
+TWO_POOLS = "  train: {instance-type: p4d.24xlarge, nodes: 2}\n  more: {instance-type: p4d.24xlarge, nodes: 2}\n"
 
 
 # An MPIJob

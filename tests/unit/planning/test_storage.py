@@ -66,7 +66,7 @@ def test_there_is_none_on_a_cluster_that_another_program_makes(environment: Envi
 
 @pytest.mark.parametrize("kms_key", [None, KEY])
 def test_its_volumes_are_encrypted_with_the_clusters_key(environment: Environment, kms_key: str | None) -> None:
-    aws_environment = on_aws(environment, encryption_key=kms_key)
+    aws_environment = on_aws(environment, kms_key_arn=kms_key)
     (storage_class,) = storage_classes(aws_environment)
     disk = {key: value for key, value in storage_class["parameters"].items() if not key.startswith("tagSpecification")}
     assert disk == {"type": "gp3", "encrypted": "true", "kmsKeyId": kms_key or key_alias(aws_environment)}

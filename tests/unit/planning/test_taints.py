@@ -129,9 +129,9 @@ def _by_claim(folder: Path) -> Case:
     environment = spec.load().environment
     cluster = {"name": "small", "context": "small", "kubernetes": "1.36", "cni": "cilium", "devices": "dra"}
     pools = {
-        "train": {"instance": "p4d.24xlarge", "nodes": 4},
+        "train": {"instance-type": "p4d.24xlarge", "nodes": 4},
         "far": {
-            "instance": "p4d.24xlarge",
+            "instance-type": "p4d.24xlarge",
             "nodes": 2,
             "efa": True,
             "tenants": ["fraud"],
@@ -161,7 +161,7 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
 
 # A pool that gets a taint
 
-OPEN = {"instance": "p4d.24xlarge", "nodes": {"min": 2, "max": 5}}
+OPEN = {"instance-type": "p4d.24xlarge", "nodes": {"min": 2, "max": 5}}
 """No tenant's guarantee depends on it, so that it can be closed to all but one."""
 
 

@@ -173,7 +173,7 @@ def test_the_control_plane_queues_and_is_charged(values: dict[str, Any]) -> None
 
 def test_without_a_queue_it_asks_for_none(folder: SpecFolder) -> None:
     folder.edit(ENV, "buckets:", "queues: {scheduler: none}\nbuckets:")
-    folder.edit(FRAUD, ", sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16", "")
+    folder.edit(FRAUD, ", sharing: lend-and-borrow, lending-limit: 8, borrowing-limit: 16", "")
     loaded = folder.load()
     chart = make_plan(loaded, loaded.day).tenant("fraud").namespaces[0].chart
     assert chart
@@ -201,7 +201,7 @@ def test_people_sign_in_as_the_file_says(folder: SpecFolder) -> None:
 
 
 def test_it_runs_on_a_pool_of_the_tenants_alone(folder: SpecFolder) -> None:
-    folder.edit(ENV, "pools:\n", "pools:\n  own: {instance: m7i.4xlarge, nodes: 1, tenants: [fraud]}\n")
+    folder.edit(ENV, "pools:\n", "pools:\n  own: {instance-type: m7i.4xlarge, nodes: 1, tenants: [fraud]}\n")
     loaded = folder.load()
     chart = make_plan(loaded, loaded.day).tenant("fraud").namespaces[0].chart
     assert chart
@@ -341,13 +341,15 @@ REFUSED = {
     ),
     "a longest run": (
         *(ENV, "    interruptible: true\n", "    interruptible: true\n    max-run-time: 3d\n"),
-        *("    interruptible: true\n    borrows: true\n", "tier"),
+        *("    interruptible: true\n    allow-borrowing: true\n", "tier"),
     ),
     "large containers": (
         *(ENV, BATCH, f"{BATCH}      min: {{cpu: 50m, memory: 16Mi}}\n"),
         *(f"{BATCH}      min: {{cpu: 20m, memory: 16Mi}}\n", "tier"),
     ),
-    "small volumes": (*(ENV, BATCH, f"{BATCH}    claim: {{max: 4Gi}}\n", f"{BATCH}    claim: {{max: 5Gi}}\n", "tier"),),
+    "small volumes": (
+        *(ENV, BATCH, f"{BATCH}    volume-claim: {{max: 4Gi}}\n", f"{BATCH}    volume-claim: {{max: 5Gi}}\n", "tier"),
+    ),
     "a small quota": (
         *(FRAUD, SERVE, f"  - {{name: idle, quota: {{pods: 1}}}}\n{SERVE}"),
         *(f"  - {{name: idle, quota: {{pods: 2}}}}\n{SERVE}", "namespaces[1].quota"),

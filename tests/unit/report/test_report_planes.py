@@ -161,7 +161,9 @@ def test_a_queue_that_spends_the_others_share_is_open(loaded: Loaded, plan: Plan
 def test_what_one_may_borrow_is_what_the_other_lends(spec: SpecFolder) -> None:
     spec.edit("environment.yaml", "risk: {title: Risk and Compliance}", "risk: {sharing: lend-and-borrow}")
     spec.edit("environment.yaml", "research: {}", "research: {sharing: lend-and-borrow}")
-    spec.edit("tenants/research.yaml", "a100: {guaranteed: 8}", "a100: {guaranteed: 8, sharing: lend, lend-up-to: 5}")
+    spec.edit(
+        "tenants/research.yaml", "a100: {guaranteed: 8}", "a100: {guaranteed: 8, sharing: lend, lending-limit: 5}"
+    )
     loaded = spec.load()
     queue_cells = planes_of(loaded, make_plan(loaded, loaded.day))["queues"].cells
     assert (queue_cells[FRAUD_OF_RESEARCH].kind, queue_cells[FRAUD_OF_RESEARCH].word) == (CellKind.GRANTED, "≤ 5")
@@ -169,7 +171,9 @@ def test_what_one_may_borrow_is_what_the_other_lends(spec: SpecFolder) -> None:
 
 
 def test_departments_that_share_nothing_lend_nothing(spec: SpecFolder) -> None:
-    spec.edit("tenants/research.yaml", "a100: {guaranteed: 8}", "a100: {guaranteed: 8, sharing: lend, lend-up-to: 5}")
+    spec.edit(
+        "tenants/research.yaml", "a100: {guaranteed: 8}", "a100: {guaranteed: 8, sharing: lend, lending-limit: 5}"
+    )
     loaded = spec.load()
     queue_cells = planes_of(loaded, make_plan(loaded, loaded.day))["queues"].cells
     assert queue_cells[FRAUD_OF_RESEARCH].kind is CellKind.CLOSED
@@ -227,7 +231,7 @@ def test_a_role_that_says_too_much_meets_the_isolation_of_the_bucket(bank: Loade
 
 
 def test_without_aws_and_queues_there_are_no_such_planes(spec: SpecFolder) -> None:
-    spec.edit("tenants/fraud.yaml", ", sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16", "")
+    spec.edit("tenants/fraud.yaml", ", sharing: lend-and-borrow, lending-limit: 8, borrowing-limit: 16", "")
     spec.add("environment.yaml", "queues: {scheduler: none}\n")
     loaded = spec.load()
     assert list(planes_of(loaded, make_plan(loaded, loaded.day))) == ["objects", "network", "nodes"]

@@ -39,10 +39,10 @@ for_each_case = pytest.mark.parametrize("case", CASES, ids=[f"{case.rule} {case.
 
 def write_case(spec: Any, case: Case, new: str) -> None:
     if case.shared:
-        spec.edit(ENV, "  quotas: {}", "  identity: shared")
+        spec.edit(ENV, "  service-quotas: {}", "  identity: shared")
         spec.edit(FRAUD, OWN_GRANT, SHARED_GRANT)
         spec.edit(FRAUD, "  secrets: [card]\n", "")
-        spec.edit(FRAUD, f'  files:\n    - {{file-system: fs-0123abcd, access-point: "{POINT}"}}\n', "")
+        spec.edit(FRAUD, f'  efs-access-points:\n    - {{file-system: fs-0123abcd, access-point: "{POINT}"}}\n', "")
     spec.edit(case.file, case.old, new)
 
 
@@ -71,14 +71,14 @@ def test_without_the_rule_nothing_else_says_that_it_was_broken(
     assert on_aws.problems() == ()
 
 
-QUOTAS, VPC = "  quotas: {}", "  network: {vpc: vpc-0123abcd, subnets: {eu-central-1a: subnet-0123abcd, %s}}"
+QUOTAS, VPC = "  service-quotas: {}", "  network: {vpc: vpc-0123abcd, subnets: {eu-central-1a: subnet-0123abcd, %s}}"
 NETWORK = "  network: {cidr: %s}"
 FORMS = {
     "one zone twice": ("aws.zones[1]", "eu-central-1a, eu-central-1b", "eu-central-1a, eu-central-1a", "eu-central-1a, eu-central-1c"),
     "one subnet in two zones": ("aws.network.subnets.eu-central-1b", QUOTAS, VPC % "eu-central-1b: subnet-0123abcd", VPC % "eu-central-1b: subnet-1123abcd"),
-    "services on Graviton": ("aws.system.instance", QUOTAS, "  system: {instance: m7g.xlarge}", "  system: {instance: m7i.xlarge}"),
-    "services on a small machine": ("aws.system.instance", QUOTAS, "  system: {instance: t3.small}", "  system: {instance: t3.large}"),
-    "services beside a GPU": ("aws.system.instance", QUOTAS, "  system: {instance: g6.xlarge}", "  system: {instance: m6i.xlarge}"),
+    "services on Graviton": ("aws.system.instance-type", QUOTAS, "  system: {instance-type: m7g.xlarge}", "  system: {instance-type: m7i.xlarge}"),
+    "services on a small machine": ("aws.system.instance-type", QUOTAS, "  system: {instance-type: t3.small}", "  system: {instance-type: t3.large}"),
+    "services beside a GPU": ("aws.system.instance-type", QUOTAS, "  system: {instance-type: g6.xlarge}", "  system: {instance-type: m6i.xlarge}"),
     "a bucket's purpose that is no tag": ("buckets.vault.purpose", "  vault: {tenant: fraud}", "  vault: {purpose: 'cards, and more'}", "  vault: {purpose: 'cards / more @ bank: a+b=c_d-e.f'}"),
     "a bucket's purpose that is too long": ("buckets.vault.purpose", "  vault: {tenant: fraud}", f"  vault: {{purpose: {'x' * 257}}}", f"  vault: {{purpose: {'x' * 256}}}"),
     "loopback": ("aws.network.cidr", QUOTAS, NETWORK % "127.0.0.0/16", NETWORK % "10.0.0.0/16"),
@@ -129,9 +129,9 @@ def test_a_budget_is_refused_where_aws_has_none_or_bills_in_another_currency(on_
 def test_cost_tags_are_activated_where_there_is_cost_explorer(on_aws: Any, region: str) -> None:
     if region != REGION:
         moved(on_aws, region)
-    on_aws.edit(ENV, "  quotas: {}", "  payer: true")
+    on_aws.edit(ENV, "  service-quotas: {}", "  management-account: true")
     fields = {problem.field for problem in on_aws.problems()}
-    assert ("aws.payer" in fields) is region.startswith("us-gov-")
+    assert ("aws.management-account" in fields) is region.startswith("us-gov-")
 
 
 def test_every_rule_of_a_case_is_in_the_catalogue() -> None:
@@ -139,23 +139,26 @@ def test_every_rule_of_a_case_is_in_the_catalogue() -> None:
 
 
 def test_two_tenants_may_read_one_folder_and_not_if_one_of_them_writes(on_aws: Any) -> None:
-    grant = f'aws-resources: {{files: [{{file-system: fs-0123abcd, access-point: "{POINT}"%s}}]}}\n'
+    grant = f'aws-resources: {{efs-access-points: [{{file-system: fs-0123abcd, access-point: "{POINT}"%s}}]}}\n'
     on_aws.add(RESEARCH, grant % "")
     assert on_aws.problems() == ()
     on_aws.edit(RESEARCH, f'"{POINT}"', f'"{POINT}", access: read-write')
-    assert (on_aws.problem().id, on_aws.problem().field) == ("stor-02", "aws-resources.files[0].access-point")
+    assert (on_aws.problem().id, on_aws.problem().field) == (
+        "stor-02",
+        "aws-resources.efs-access-points[0].access-point",
+    )
 
 
 def test_an_arn_is_as_long_in_a_policy_as_it_looks(on_aws: Any) -> None:
     on_aws.edit(ENV, f"researchers: {ROLE}research", f"researchers: {ROLE}forschungä")
-    assert on_aws.problem().field == "aws.people.researchers"
+    assert on_aws.problem().field == "aws.group-roles.researchers"
     on_aws.edit(ENV, f"researchers: {ROLE}forschungä", f"researchers: {ROLE}forschung")
     assert on_aws.problems() == ()
 
 
 @pytest.mark.parametrize("host", ["github.com", "token.actions.githubusercontent.com"])
 def test_github_is_no_gitlab(on_aws: Any, host: str) -> None:
-    on_aws.edit(ENV, "  quotas: {}", f"  forges: [{host}, github.com, gitlab.bank.example]")
+    on_aws.edit(ENV, "  service-quotas: {}", f"  ci-hosts: [{host}, github.com, gitlab.bank.example]")
     on_aws.edit(RESEARCH, "branch: main", f"branch: main, host: {host}")
     assert [problem.field for problem in on_aws.problems()] == ["ci.host"]
     on_aws.edit(RESEARCH, f"host: {host}", "host: gitlab.bank.example")
@@ -181,17 +184,17 @@ def test_a_group_whose_tenants_file_is_broken_is_not_unknown(on_aws: Any) -> Non
 
 def test_where_aws_is_off_nothing_is_asked_of_an_account(spec: Any) -> None:
     spec.edit(ENV, "  cni: vpc-cni\n", ON_AWS.replace("enabled: true", "enabled: false"))
-    spec.edit(ENV, "quotas: {}", "quotas: {roles: 1}")
+    spec.edit(ENV, "service-quotas: {}", "service-quotas: {roles: 1}")
     assert spec.problems() == ()
 
 
 def test_an_unknown_quota_is_answered_with_those_there_are(on_aws: Any) -> None:
-    on_aws.edit(ENV, "quotas: {}", "quotas: {role: 5000}")
+    on_aws.edit(ENV, "service-quotas: {}", "service-quotas: {role: 5000}")
     assert "roles" in on_aws.problem().rule
 
 
 def test_a_quota_is_not_raised_above_what_aws_gives(on_aws: Any) -> None:
-    on_aws.edit(ENV, "quotas: {}", "quotas: {associations: 5001}")
-    assert on_aws.problem().field == "aws.quotas.associations"
+    on_aws.edit(ENV, "service-quotas: {}", "service-quotas: {associations: 5001}")
+    assert on_aws.problem().field == "aws.service-quotas.associations"
     on_aws.edit(ENV, "associations: 5001", "associations: 5000")
     assert on_aws.problems() == ()

@@ -67,7 +67,7 @@ NOTES = {
 @cache
 def _guards(*keys: str, classes: tuple[str, ...] = (), attributes: tuple[str, ...] = ()) -> tuple[Guard, ...]:
     environment, _ = world_of("every-kind")
-    update = {"keys": keys, "storage_classes": classes, "volume_attributes_classes": attributes}
+    update = {"metadata_keys": keys, "storage_classes": classes, "volume_attributes_classes": attributes}
     platform = environment.platform.model_copy(update=update)
     return tuple(guards(environment.model_copy(update={"platform": platform})))
 
@@ -218,7 +218,7 @@ def test_the_claims_that_work_makes_are_judged_in_its_template(kind: str) -> Non
     ("field", "good", "bad"),
     [
         (
-            "keys",
+            "metadata_keys",
             ["sidecar.istio.io", "reloader.stakater.com/auto"],
             ["app", "*.istio.io", "Istio.io", "istio.io/", "a/b"],
         ),

@@ -122,7 +122,11 @@ def test_a_policy_that_leaves_one_private_range_in_is_found(missing_cidr: str) -
 def test_the_internet_needs_the_clusters_own_ranges_and_leaves_them_out(spec: SpecFolder) -> None:
     spec.edit("tenants/fraud.yaml", "  - {cidr: 198.51.100.0/24, port: 8443}\n", "  - {internet: true, port: 443}\n")
     assert [(p.id, p.field) for p in spec.problems()] == [("net-05", "egress[0].internet")]
-    spec.edit("environment.yaml", "  cni: vpc-cni\n", "  cni: vpc-cni\n  ranges: [10.64.0.0/16, 198.51.100.0/24]\n")
+    spec.edit(
+        "environment.yaml",
+        "  cni: vpc-cni\n",
+        "  cni: vpc-cni\n  node-and-pod-cidrs: [10.64.0.0/16, 198.51.100.0/24]\n",
+    )
     loaded = spec.load()
     plan = make_plan(loaded, loaded.day)
     (policy,) = [o for o in plan.tenants[0].namespaces[0].isolation if o["metadata"]["name"] == "egress"]

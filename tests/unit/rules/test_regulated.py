@@ -78,12 +78,12 @@ def broken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, str]
 def test_the_example_breaks_no_rule_of_regulated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its tenants write logs, have data in a bucket, GPUs and claims."""
     loaded = load(EXAMPLE)
-    assert every(tenant.aws_resources.logs and tenant.storage and tenant.gpus for tenant in loaded.tenants)
+    assert every(tenant.aws_resources.log_groups and tenant.storage and tenant.gpus for tenant in loaded.tenants)
     assert broken(EXAMPLE, monkeypatch) == set()
 
 
 def test_without_a_key_of_logs_it_breaks_reg_02(folder: SpecFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    (key,) = re.findall(r"  log-key: .*\n", (folder.path / ENV).read_text("utf-8"))
+    (key,) = re.findall(r"  tenant-log-kms-key-arn: .*\n", (folder.path / ENV).read_text("utf-8"))
     folder.edit(ENV, key, "")
     assert broken(folder.path, monkeypatch) == {
         ("reg-02", f"aws:cloudwatch/logGroup:LogGroup {tenant}-aws-own-decisions") for tenant in ("payments", "risk")

@@ -35,7 +35,7 @@ from tests.spec_cases import ENV
 
 MINUTE, HOUR = 60, 3600
 START = dt.datetime(2026, 11, 23, tzinfo=dt.UTC)
-RULED = "    interruptible: true\n    idle: {after: %s, warn: 2, then: suspend}\n"
+RULED = "    interruptible: true\n    idle: {duration: %s, warnings: 2, action: suspend}\n"
 SPACE = "fraud--train"
 NOTEBOOK = Job("notebook", 0, "fraud", "train", "a100", 1, 1, 10 * HOUR, "batch", busy=HOUR)
 
@@ -130,7 +130,7 @@ def test_a_suspension_comes_when_the_clock_of_a_cluster_would_make_it(
     loaded: Loaded, busy: int, after: int, warn: int
 ) -> None:
     """Its looks are 30 seconds apart, on samples of two minutes; each step of the simulation is up to a look late."""
-    rule = IdleRule.model_validate({"after": f"{after}m", "warn": warn, "then": "suspend"})
+    rule = IdleRule.model_validate({"duration": f"{after}m", "warnings": warn, "action": "suspend"})
     work = Work("u", SPACE, "job-0", rule, 1, frozenset({"Job/job-0"}))
     real = _real(work, busy)
     tiers = loaded.environment.tiers
@@ -166,7 +166,7 @@ def test_in_a_relief_of_the_environment_nothing_is_suspended(spec: SpecFolder) -
     spec.edit(
         ENV,
         "queues: {clock: true}",
-        "queues: {clock: true, relief: {until: 2026-11-23, reason: an incident, owner: a@bank.example}}",
+        "queues: {clock: true, budget-exemption: {until: 2026-11-23, reason: an incident, owner: a@bank.example}}",
     )
     assert suspended_at(loaded, NOTEBOOK) != {}
     assert suspended_at(spec.load(), NOTEBOOK) == {}
@@ -294,7 +294,7 @@ def test_the_report_says_what_idle_rules_were_given(
 
 
 def test_another_idle_rule_is_a_change_and_another_run(idle: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
-    changed_spec = with_changes(idle, ["environment:tiers.batch.idle.after=60m"])
+    changed_spec = with_changes(idle, ["environment:tiers.batch.idle.duration=60m"])
     monkeypatch.setattr(reports, "simulate", lambda *_: Run((Event(0, EventKind.SUBMIT, 0),), 1.0, 0, 0))
     messages: list[str] = []
     run_both(idle, changed_spec, Trace(JOBS), END, 60, ("x",), messages.append)

@@ -183,7 +183,7 @@ def test_who_may_not_borrow_does_not_wait_to(loaded: Loaded) -> None:
     starts = Run((*events.events, Event(0, EventKind.START, 1, "train")), 1.0, 0, 0)
     assert evaluate(loaded, waiting, starts, HOUR).mean_fairness == pytest.approx(0.5), "one of two has all"
     environment = loaded.environment
-    batch = environment.tiers["batch"].model_copy(update={"borrows": False})
+    batch = environment.tiers["batch"].model_copy(update={"allow_borrowing": False})
     environment = environment.model_copy(update={"tiers": {**environment.tiers, "batch": batch}})
     firm = replace(loaded, environment=environment)
     assert evaluate(firm, waiting, starts, HOUR).mean_fairness is None, "alone among those that may"

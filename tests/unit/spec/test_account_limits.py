@@ -84,7 +84,10 @@ def settings_of_buckets(draw: st.DrawFn) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     for name in draw(st.lists(texts, min_size=1, max_size=4, unique=True)):
         access_points = draw(st.booleans())
-        settings[f"b-{name}"] = {"key": draw(st.sampled_from(["bucket", "tenant"])), "access-points": access_points}
+        settings[f"b-{name}"] = {
+            "kms-key-scope": draw(st.sampled_from(["bucket", "tenant"])),
+            "access-points": access_points,
+        }
     return settings
 
 
@@ -110,8 +113,8 @@ def tenants_of(draw: st.DrawFn, buckets: list[str]) -> list[Tenant]:
                 storage=draw(st.lists(grant, max_size=8)),
                 aws_resources={
                     "repositories": draw(st.lists(texts, max_size=5, unique=True)),
-                    **{kind: draw(use) for kind in ("secrets", "logs", "queues")},
-                    "files": [
+                    **{kind: draw(use) for kind in ("secrets", "log-groups", "sqs-queues")},
+                    "efs-access-points": [
                         {
                             "file-system": "fs-" + "0" * 17,
                             "access-point": f"{POINTS}{i}",
@@ -154,13 +157,13 @@ def lengths(environment: Environment, tenants: list[Tenant]) -> Iterator[tuple[s
 @given(data=st.data())
 def test_no_document_is_longer_than_reckoned(make_environment: Make, data: st.DataObject) -> None:
     region = data.draw(st.sampled_from(sorted(REGIONS)))
-    glass = {"trusted": [f"arn:{REGIONS[region]}:iam::111122223333:user/x"], "mail": "a@bank.example"}
+    glass = {"trusted-principals": [f"arn:{REGIONS[region]}:iam::111122223333:user/x"], "mail": "a@bank.example"}
     environment = make_environment(
         region,
         data.draw(st.sampled_from(["e", "e" * 31])),
         data.draw(st.sampled_from(["c", "c" * 63])),
         data.draw(settings_of_buckets()),
-        **data.draw(st.sampled_from([{}, {"break-glass": glass}, {"organization": "o-" + "a" * 32}])),
+        **data.draw(st.sampled_from([{}, {"break-glass": glass}, {"organization-id": "o-" + "a" * 32}])),
     )
     tenants = data.draw(tenants_of(sorted(environment.buckets)))
     for document, actual_length, reckoned in lengths(environment, tenants):
@@ -172,11 +175,12 @@ def test_no_document_is_longer_than_reckoned(make_environment: Make, data: st.Da
 def test_the_trust_of_break_glass_is_not_longer_than_reckoned(make_environment: Make, region: str) -> None:
     def glass(people: int) -> Environment:
         users = [f"arn:{REGIONS[region]}:iam::111122223333:user/emergency-{i:02}" for i in range(people)]
-        return make_environment(region, **{"break-glass": {"trusted": users, "mail": "a@bank.example"}})
+        return make_environment(region, **{"break-glass": {"trusted-principals": users, "mail": "a@bank.example"}})
 
     def refused(environment: Environment) -> bool:
         return any(
-            mistake.location == ("aws", "break-glass", "trusted") for _, mistake in aws_resources(environment, ())
+            mistake.location == ("aws", "break-glass", "trusted-principals")
+            for _, mistake in aws_resources(environment, ())
         )
 
     max_people = max(people for people in range(1, 60) if not refused(glass(people)))
@@ -196,9 +200,9 @@ def longest(make_environment: Make) -> tuple[Environment, Tenant]:
     long_tenant = tenant(
         "t" * 30,
         namespaces=parts,
-        aws_resources={"secrets": settings_by_name, "queues": settings_by_name, "repositories": [LONG]},
+        aws_resources={"secrets": settings_by_name, "sqs-queues": settings_by_name, "repositories": [LONG]},
     )
-    glass = {"trusted": ["arn:aws:iam::111122223333:user/x"], "mail": "a@bank.example"}
+    glass = {"trusted-principals": ["arn:aws:iam::111122223333:user/x"], "mail": "a@bank.example"}
     return make_environment(name="e" * 31, cluster="c" * 63, **{"break-glass": glass}), long_tenant
 
 
@@ -207,8 +211,8 @@ def test_no_other_policy_can_be_too_long(make_environment: Make) -> None:
     plan = tenant_plan.tenant_aws_plan(*longest(make_environment))
     assert plan
     lengths = {resource.kind: length(resource.policy.document) for resource in plan.owned if resource.policy}
-    assert lengths.keys() == {"queues", "secrets", "repositories"}
-    assert lengths["queues"] <= account.QUEUE_POLICY_LENGTH
+    assert lengths.keys() == {"sqs_queues", "secrets", "repositories"}
+    assert lengths["sqs_queues"] <= account.QUEUE_POLICY_LENGTH
     assert lengths["secrets"] <= account.SECRET_POLICY_LENGTH
     assert lengths["repositories"] <= account.REPOSITORY_POLICY_LENGTH
     assert {role.purpose for role in plan.roles if length(role.trust) > account.TRUST_LENGTH} == set()
@@ -218,7 +222,7 @@ def test_no_statement_of_a_queue_names_more_than_seven_actions(make_environment:
     """SQS developer guide, "policy quotas"."""
     plan = tenant_plan.tenant_aws_plan(*longest(make_environment))
     assert plan
-    (queue,) = plan.owned_of("queues")
+    (queue,) = plan.owned_of("sqs_queues")
     assert queue.policy
     assert max(len(statement["Action"]) for statement in queue.policy.document["Statement"]) <= 7
 
@@ -250,12 +254,12 @@ def test_no_name_is_too_long_and_none_that_is_cut_meets_another(make_environment
     tenants = [
         tenant(name, namespaces=[part, f"{part[:-1]}y"], storage=grants, budget={"monthly-usd": 1}, aws_resources=uses)
         for name in ("t" * 30, "t" * 29, "t" * 29 + "u")
-        for part, uses in [("x" * 31, {"queues": ["q" * 31, "q" * 30]})]
+        for part, uses in [("x" * 31, {"sqs-queues": ["q" * 31, "q" * 30]})]
     ]
     plans = [plan for owner in tenants if (plan := tenant_plan.tenant_aws_plan(environment, owner))]
     by_kind = {
         account.ROLE_NAME: [role.name for plan in plans for role in plan.roles],
-        account.QUEUE_NAME: [queue.name for plan in plans for queue in plan.owned_of("queues")],
+        account.QUEUE_NAME: [queue.name for plan in plans for queue in plan.owned_of("sqs_queues")],
         account.ACCESS_POINT_NAME: [
             names.tenant_access_point(environment, t, b) for t in tenants for b in environment.buckets
         ],
@@ -299,7 +303,7 @@ def test_a_role_for_each_namespace_with_a_grant_and_each_pipeline(make_environme
     assert quota_problems(make_environment(buckets=["data"]), one_more) == {
         "roles": "1001 roles for 498 tenants of 1000 IAM roles of an account"
     }
-    assert quota_problems(make_environment(buckets=["data"], quotas={"roles": 1001}), one_more) == {}
+    assert quota_problems(make_environment(buckets=["data"], service_quotas={"roles": 1001}), one_more) == {}
 
 
 def test_the_platforms_own_roles_and_associations_are_counted(make_environment: Make) -> None:
@@ -308,7 +312,7 @@ def test_the_platforms_own_roles_and_associations_are_counted(make_environment: 
     assert sum(role.service_account is not None for role in made_roles.values()) == PLATFORM_ASSOCIATIONS
 
 
-_SCALED = {"more": {"instance": "m7i.xlarge", "nodes": {"min": 0, "max": 2}}}
+_SCALED = {"more": {"instance-type": "m7i.xlarge", "nodes": {"min": 0, "max": 2}}}
 
 
 def _dumped(environment: Environment) -> dict[str, Any]:
@@ -319,7 +323,9 @@ def test_a_shared_role_is_counted_once_for_all_namespaces_of_its_grants(make_env
     environment = make_environment(buckets=["data"], identity="shared")
     tenants = numbered_tenants(2000, storage=[{"bucket": "data", "prefix": "reference/"}])
     assert quota_problems(environment, tenants) == {}
-    assert list(quota_problems(make_environment(buckets=["data"], quotas={"associations": 5000}), tenants)) == ["roles"]
+    assert list(quota_problems(make_environment(buckets=["data"], service_quotas={"associations": 5000}), tenants)) == [
+        "roles"
+    ]
 
 
 def test_5000_associations_are_all_that_a_cluster_has(make_environment: Make) -> None:
@@ -335,18 +341,19 @@ def test_3000_access_entries_are_all_that_a_cluster_has(make_environment: Make) 
     people = {f"group-{number}": f"arn:aws:iam::111122223333:role/r{number}" for number in range(2000)}
     quotas = {"roles": 10_000}
     tenants = numbered_tenants(997, ci={"github": "bank/x", "branch": "m"})
-    assert quota_problems(make_environment(people=people, quotas=quotas), tenants) == {}, (
+    assert quota_problems(make_environment(group_roles=people, service_quotas=quotas), tenants) == {}, (
         "2,000 of people, 997 of pipelines, 3 of the platform"
     )
     (reason,) = quota_problems(
-        make_environment(people=people, quotas=quotas), [*tenants, tenant("t", ci={"github": "b/x", "branch": "m"})]
+        make_environment(group_roles=people, service_quotas=quotas),
+        [*tenants, tenant("t", ci={"github": "b/x", "branch": "m"})],
     ).values()
     assert reason == "3001 access-entries for 998 tenants of 3000 access entries of a cluster"
 
 
 def test_an_access_point_for_each_tenant_and_bucket_that_has_them(make_environment: Make) -> None:
     environment = make_environment(
-        buckets={"data": {"access-points": True}, "more": {}}, quotas={"access-points": 3, "roles": 99}
+        buckets={"data": {"access-points": True}, "more": {}}, service_quotas={"access-points": 3, "roles": 99}
     )
     grants = [
         {"bucket": "data", "prefix": "a/"},
@@ -373,19 +380,19 @@ def test_a_provider_for_each_forge(make_environment: Make) -> None:
 @pytest.mark.parametrize("name", sorted(account.QUOTAS.keys() - {"policies"}))
 def test_every_quota_is_reckoned_with(make_environment: Make, name: str) -> None:
     """All but one: of managed policies there is the boundary alone, however many tenants there are."""
-    buckets = {"data": {"access-points": True, "key": "tenant"}, "more": {}}
+    buckets = {"data": {"access-points": True, "kms-key-scope": "tenant"}, "more": {}}
     grants = [{"bucket": "data", "prefix": "x/", "access": "read-write"}]
     uses = {"secrets": ["a"], "repositories": ["a"]}
     tenants = [
         tenant(f"t{i}", storage=grants, aws_resources=uses, budget={"monthly-usd": 1}, ci={**ci, "branch": "m"})
         for i, ci in enumerate([{"github": "bank/x"}, {"gitlab": "bank/x"}])
     ]
-    assert list(quota_problems(make_environment(buckets=buckets, quotas={name: 1}), tenants)) == [name]
+    assert list(quota_problems(make_environment(buckets=buckets, service_quotas={name: 1}), tenants)) == [name]
     assert quota_problems(make_environment(buckets=buckets), tenants) == {}
 
 
 def test_the_sum_and_what_to_do_are_said_in_the_environments_file(spec: Any) -> None:
-    spec.edit(ENV, "  cni: vpc-cni\n", ON_AWS.replace("quotas: {}", "quotas: {roles: 8}"))
+    spec.edit(ENV, "  cni: vpc-cni\n", ON_AWS.replace("service-quotas: {}", "service-quotas: {roles: 8}"))
     problem = spec.problem()
     assert problem.file.endswith(ENV)
     assert problem.given == "9 roles for 2 tenants of 8 IAM roles of an account"
@@ -424,8 +431,8 @@ def test_prefixes_of_tenants_fit_into_a_buckets_policy_or_it_gets_access_points(
 
 def test_a_bucket_has_1000_rules_of_expiry(make_environment: Make) -> None:
     def refused(count: int) -> list[str]:
-        environment = make_environment(buckets={"data": {"access-points": True}}, quotas={"roles": 5000})
-        grant = {"bucket": "data", "access": "read-write", "expire-after": 7}
+        environment = make_environment(buckets={"data": {"access-points": True}}, service_quotas={"roles": 5000})
+        grant = {"bucket": "data", "access": "read-write", "expiration-days": 7}
         tenants = [tenant(f"t{i}", storage=[{**grant, "prefix": f"t{i}/"}]) for i in range(count)]
         return [mistake.given for _, mistake in aws_resources(environment, tenants)]
 
@@ -455,7 +462,9 @@ def test_repositories_fit_into_the_pipelines_policy(make_environment: Make) -> N
 
 
 def test_what_a_tenants_key_encrypts_fits_into_its_policy(make_environment: Make) -> None:
-    environment = make_environment(buckets={"data": {"key": "tenant", "access-points": True}}, quotas={"roles": 2000})
+    environment = make_environment(
+        buckets={"data": {"kms-key-scope": "tenant", "access-points": True}}, service_quotas={"roles": 2000}
+    )
     parts = [f"p{number}" for number in range(20)]
 
     def refused(prefixes_per_part: int) -> list[Any]:

@@ -10,10 +10,10 @@ import pytest
 from tests.conftest import SpecFolder, every
 
 ENV, FRAUD, RESEARCH = "environment.yaml", "tenants/fraud.yaml", "tenants/research.yaml"
-SHARE = "a100: {guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16}"
-CHEAP = "instance: p4d.24xlarge, nodes: {min: 0, max: 2}, tiers: [batch]"
+SHARE = "a100: {guaranteed: 16, sharing: lend-and-borrow, lending-limit: 8, borrowing-limit: 16}"
+CHEAP = "instance-type: p4d.24xlarge, nodes: {min: 0, max: 2}, tiers: [batch]"
 TEAM = "team: quant-research"
-TRAIN = "train: {instance: p4d.24xlarge, nodes: 4}"
+TRAIN = "train: {instance-type: p4d.24xlarge, nodes: 4}"
 
 
 class Seeded(NamedTuple):
@@ -33,10 +33,10 @@ def seeded(file: str, old: str, bad: str, message_part: str, good: str) -> Seede
 
 SEEDED = {
     "Kueue's word for a limit": seeded(
-        FRAUD, "borrow-up-to: 16", "borrowingLimit: 16", "'borrow-up-to'", "borrow-up-to: 16"
+        FRAUD, "borrowing-limit: 16", "borrowingLimit: 16", "'borrowing-limit'", "borrowing-limit: 16"
     ),
     "Kueue's word for a lent amount": seeded(
-        FRAUD, "lend-up-to: 8", "lendingLimit: 8", "'lend-up-to'", "lend-up-to: 8"
+        FRAUD, "lending-limit: 8", "lendingLimit: 8", "'lending-limit'", "lending-limit: 8"
     ),
     "Karpenter's word for spot": Seeded(
         ENV,
@@ -80,10 +80,10 @@ SEEDED = {
         FRAUD,
         "{cidr: 198.51.100.0/24, port: 8443}",
         "{cidr: 0.0.0.0/0, port: 8443}",
-        ("internet: true", "cluster.ranges"),
+        ("internet: true", "cluster.node-and-pod-cidrs"),
         (
             (FRAUD, "cidr: 0.0.0.0/0", "internet: true"),
-            (ENV, "  cni: vpc-cni\n", "  cni: vpc-cni\n  ranges: [10.0.0.0/16]\n"),
+            (ENV, "  cni: vpc-cni\n", "  cni: vpc-cni\n  node-and-pod-cidrs: [10.0.0.0/16]\n"),
         ),
     ),
     "ports in a list": seeded(FRAUD, "port: 8443}", "ports: [8443]}", "write port: 8443", "port: 8443}"),
@@ -97,9 +97,9 @@ SEEDED = {
     "GPUs in a quota's further keys": Seeded(
         FRAUD,
         "quota: {cpu: 16, pods: 20}",
-        "quota: {cpu: 16, other: {requests.nvidia.com/gpu: 2}}",
+        "quota: {cpu: 16, hard: {requests.nvidia.com/gpu: 2}}",
         ("drop it, and write the number under gpus of the tenant or of the namespace, by flavor",),
-        ((FRAUD, ", other: {requests.nvidia.com/gpu: 2}", ""),),
+        ((FRAUD, ", hard: {requests.nvidia.com/gpu: 2}", ""),),
     ),
     "a quota above the tier's": Seeded(
         FRAUD,
@@ -119,21 +119,21 @@ SEEDED = {
     "spot for a pool with guarantees": Seeded(
         ENV,
         TRAIN,
-        "train: {instance: p4d.24xlarge, nodes: 4, purchase: spot}",
+        "train: {instance-type: p4d.24xlarge, nodes: 4, purchase: spot}",
         ("set nodes.min to 0", "tiers to interruptible ones", "guarantees need another pool with the flavor"),
         (
             (
                 ENV,
-                "train: {instance: p4d.24xlarge, nodes: 4, purchase: spot}",
-                "train: {instance: p4d.24xlarge, nodes: {min: 0, max: 4}, tiers: [batch], purchase: spot}\n"
-                "  firm: {instance: p4d.24xlarge, nodes: 3}",
+                "train: {instance-type: p4d.24xlarge, nodes: 4, purchase: spot}",
+                "train: {instance-type: p4d.24xlarge, nodes: {min: 0, max: 4}, tiers: [batch], purchase: spot}\n"
+                "  firm: {instance-type: p4d.24xlarge, nodes: 3}",
             ),
         ),
     ),
     "a time of day with am": Seeded(
         FRAUD,
         "budget: {monthly-usd: 180000}",
-        "windows: [{name: day, flavor: a100, gpus: 4, starts: 9am, ends: 17:00}]",
+        "gpu-windows: [{name: day, flavor: a100, gpus: 4, starts: 9am, ends: 17:00}]",
         ('write "09:00"', "time-01", "set queues.clock to true"),
         (
             (FRAUD, "starts: 9am, ends: 17:00", 'starts: "09:00", ends: "17:00"'),
@@ -160,7 +160,7 @@ def test_what_the_messages_say_is_done_once_and_the_files_are_valid(spec: SpecFo
     [("9am", "09:00"), ("5pm", "17:00"), ("12am", "00:00"), ("930", "09:30"), ("9:30", "09:30")],
 )
 def test_a_time_in_another_spelling_is_said_in_ours(spec: SpecFolder, typed_time: str, advised_time: str) -> None:
-    window = f"windows: [{{name: day, flavor: a100, gpus: 4, starts: '{typed_time}', ends: '23:00'}}]"
+    window = f"gpu-windows: [{{name: day, flavor: a100, gpus: 4, starts: '{typed_time}', ends: '23:00'}}]"
     spec.edit(FRAUD, "budget: {monthly-usd: 180000}", window)
     assert any(f'write "{advised_time}"' in problem.change for problem in spec.problems())
 
@@ -214,7 +214,7 @@ def test_no_consequence_of_a_tier_that_cannot_be_read_is_told(spec: SpecFolder) 
 def test_a_guarantee_that_is_too_large_is_told_once_with_its_cause(spec: SpecFolder) -> None:
     """The quota that it would need is no mistake of its own; one that is short of what the pools have is."""
     spec.edit(
-        FRAUD, "guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 8", "guaranteed: 240, sharing: lend-and-borrow"
+        FRAUD, "guaranteed: 16, sharing: lend-and-borrow, lending-limit: 8", "guaranteed: 240, sharing: lend-and-borrow"
     )
     (problem,) = spec.problems()
     assert problem.id == "pool-03"

@@ -60,7 +60,7 @@ def tenant(name: str, *path: Any, **more: Any) -> Slip:
 
 def to_the_dns_cache(files: Demo) -> None:
     files[TENANT].pop("egress")
-    files[ENV]["cluster"]["dns-cache"] = True
+    files[ENV]["cluster"]["node-local-dns"] = True
 
 
 def setting(*path: Any) -> Callable[[Demo], None]:
@@ -77,9 +77,9 @@ def setting(*path: Any) -> Callable[[Demo], None]:
 TRAIN = ("pools", "train")
 OLD = ("gpus", "h100")
 SLICES = {"slice": {"gpu": "h100-80gb", "mig": "1g.10gb"}}
-PARTS = {"part": {"gpu": "h100-80gb", "mig": "1g.10gb", "share": "time-slicing"}}
-TIME_SLICED_FLAVOR = {"shared": {"gpu": "h100-80gb", "share": "time-slicing"}}
-SLICED = {"instance": "p5.48xlarge", "nodes": 4, "tenants": ["vision"]}
+PARTS = {"part": {"gpu": "h100-80gb", "mig": "1g.10gb", "gpu-sharing": "time-slicing"}}
+TIME_SLICED_FLAVOR = {"shared": {"gpu": "h100-80gb", "gpu-sharing": "time-slicing"}}
+SLICED = {"instance-type": "p5.48xlarge", "nodes": 4, "tenants": ["vision"]}
 MISTAKES = (
     # Names from Kueue
     tenant("nominalQuota", *OLD, "nominalQuota", 16, without=(*OLD, "guaranteed")),
@@ -94,8 +94,8 @@ MISTAKES = (
     tenant("resourceGroups", "resourceGroups", [{"coveredResources": ["nvidia.com/gpu"]}]),
     # Names from Karpenter
     env("capacityType", *TRAIN, "capacityType", "on-demand"),
-    env("instanceTypes", *TRAIN, "instanceTypes", ["p5.48xlarge"], without=(*TRAIN, "instance")),
-    env("a list of instance types", *TRAIN, "instance", ["p5.48xlarge", "p4d.24xlarge"]),
+    env("instanceTypes", *TRAIN, "instanceTypes", ["p5.48xlarge"], without=(*TRAIN, "instance-type")),
+    env("a list of instance types", *TRAIN, "instance-type", ["p5.48xlarge", "p4d.24xlarge"]),
     env("amiSelectorTerms", *TRAIN, "amiSelectorTerms", [{"alias": "al2023@latest"}]),
     env("ami", *TRAIN, "ami", "ami-0abcdef1234567890"),
     env("consolidationPolicy", *TRAIN, "consolidationPolicy", "WhenEmpty"),
@@ -106,8 +106,8 @@ MISTAKES = (
     env("labels of a pool", *TRAIN, "labels", {"team": "vision"}),
     env("requirements", *TRAIN, "requirements", [{"key": "karpenter.sh/capacity-type"}]),
     # Names from Terraform
-    env("instance_type", *TRAIN, "instance_type", "p5.48xlarge", without=(*TRAIN, "instance")),
-    env("instance_types", *TRAIN, "instance_types", ["p5.48xlarge"], without=(*TRAIN, "instance")),
+    env("instance_type", *TRAIN, "instance_type", "p5.48xlarge", without=(*TRAIN, "instance-type")),
+    env("instance_types", *TRAIN, "instance_types", ["p5.48xlarge"], without=(*TRAIN, "instance-type")),
     env("desired_size", *TRAIN, "desired_size", 4, without=(*TRAIN, "nodes")),
     env("capacity_type", *TRAIN, "capacity_type", "on-demand"),
     env("availability_zones", *TRAIN, "availability_zones", ["eu-central-1a"], without=(*TRAIN, "zones")),
@@ -134,9 +134,9 @@ MISTAKES = (
         "a limit of an extended resource",
         "tiers",
         "steady",
-        {"priority": 1000, "quota": {"other": {"limits.rdma/hca": 8}}},
+        {"priority": 1000, "quota": {"hard": {"limits.rdma/hca": 8}}},
     ),
-    env("a limit of GPUs", "tiers", "steady", {"priority": 1000, "quota": {"other": {"limits.nvidia.com/gpu": 8}}}),
+    env("a limit of GPUs", "tiers", "steady", {"priority": 1000, "quota": {"hard": {"limits.nvidia.com/gpu": 8}}}),
     # Wrong types and units
     env("a version without quotes", "cluster", "kubernetes", 1.36),
     env("a yes", *TRAIN, "efa", "yes"),
@@ -149,9 +149,9 @@ MISTAKES = (
         "huge pages without a unit",
         "tiers",
         "steady",
-        {"priority": 1000, "quota": {"other": {"requests.hugepages-2Mi": 5}}},
+        {"priority": 1000, "quota": {"hard": {"requests.hugepages-2Mi": 5}}},
     ),
-    env("a bare extended resource", "tiers", "steady", {"priority": 1000, "quota": {"other": {"rdma/hca": 8}}}),
+    env("a bare extended resource", "tiers", "steady", {"priority": 1000, "quota": {"hard": {"rdma/hca": 8}}}),
     tenant("a name in capitals", "team", "Vision_Team"),
     tenant("an address without a host", "owner", {"name": "leads", "mail": "vision"}),
     tenant("a port as text", "egress", [{"cidr": "198.51.100.0/24", "port": "443"}]),
@@ -160,7 +160,7 @@ MISTAKES = (
     tenant("a range without a length", "egress", [{"cidr": "198.51.100.7", "port": 443}]),
     # Wrong boards and sums
     env("a board of another name", "flavors", "h100", {"gpu": "h100"}),
-    env("an instance that does not exist", *TRAIN, "instance", "p5.48xl"),
+    env("an instance that does not exist", *TRAIN, "instance-type", "p5.48xl"),
     env("a profile of another board", "flavors", "part", {"gpu": "h100-80gb", "mig": "1g.5gb"}),
     env("a layout of another board", "pools", "cut", {**SLICED, "mig": {"layout": {"1g.5gb": 7}}}, flavors=SLICES),
     env("a layout with too many slices", "pools", "cut", {**SLICED, "mig": {"layout": {"1g.10gb": 8}}}, flavors=SLICES),
@@ -169,7 +169,7 @@ MISTAKES = (
         "more pods than a node takes",
         "pools",
         "cut",
-        {**SLICED, "mig": {"layout": {"1g.10gb": 7}}, "share": {"time-slicing": 2}},
+        {**SLICED, "mig": {"layout": {"1g.10gb": 7}}, "gpu-sharing": {"time-slicing": 2}},
         flavors=PARTS,
         tier="burst",
     ),
@@ -177,7 +177,7 @@ MISTAKES = (
         "more replicas than a node takes pods",
         "pools",
         "cut",
-        {**SLICED, "share": {"time-slicing": 40}},
+        {**SLICED, "gpu-sharing": {"time-slicing": 40}},
         flavors=TIME_SLICED_FLAVOR,
         tier="burst",
     ),
@@ -185,7 +185,7 @@ MISTAKES = (
         "some GPUs shared",
         "pools",
         "cut",
-        {**SLICED, "share": {"per-gpu": [{"gpus": 2, "time-slicing": 4}]}},
+        {**SLICED, "gpu-sharing": {"per-gpu": [{"gpus": 2, "time-slicing": 4}]}},
         flavors=TIME_SLICED_FLAVOR,
         tier="burst",
     ),
@@ -193,8 +193,8 @@ MISTAKES = (
         "some GPUs shared by MPS",
         "pools",
         "cut",
-        {**SLICED, "share": {"mps": 4, "per-gpu": [{"gpus": 2, "mps": 4}]}},
-        flavors={"shared": {"gpu": "h100-80gb", "share": "mps"}},
+        {**SLICED, "gpu-sharing": {"mps": 4, "per-gpu": [{"gpus": 2, "mps": 4}]}},
+        flavors={"shared": {"gpu": "h100-80gb", "gpu-sharing": "mps"}},
         tier="burst",
     ),
     tenant("a flavor that is not declared", "gpus", {"a100": {"guaranteed": 1}}),
@@ -203,14 +203,14 @@ MISTAKES = (
         "lent more than held",
         "gpus",
         "h100",
-        {"guaranteed": 8, "sharing": "lend", "lend-up-to": 9},
-        choice=setting(TENANT, *OLD, "lend-up-to", 8),
+        {"guaranteed": 8, "sharing": "lend", "lending-limit": 9},
+        choice=setting(TENANT, *OLD, "lending-limit", 8),
     ),
     tenant(
         "borrowed under strict",
         "gpus",
         "h100",
-        {"guaranteed": 8, "borrow-up-to": 4},
+        {"guaranteed": 8, "borrowing-limit": 4},
         choice=setting(TENANT, *OLD, "sharing", "lend-and-borrow"),
     ),
     env(

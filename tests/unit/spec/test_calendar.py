@@ -58,7 +58,7 @@ def test_a_window_is_from_the_first_to_the_last_minute_at_which_clocks_show_it(
     assert len(days) == 2
     for day in [*days, dt.date(2028, 2, 29)]:
         minutes = minutes_shown(zone, day, dt.time.fromisoformat(starts), dt.time.fromisoformat(ends))
-        interval = window(zone=zone, starts=starts, ends=ends).interval_on(day)
+        interval = window(**{"time-zone": zone}, starts=starts, ends=ends).interval_on(day)
         if not minutes:
             assert interval is None, "clocks skip all of it"
             continue
@@ -78,7 +78,7 @@ def test_what_is_asked_at_an_instant_is_what_the_calendar_lists(
 ) -> None:
     if f"{starts:%H:%M}" == f"{ends:%H:%M}":
         return
-    weekly_window = window(zone=zone, starts=f"{starts:%H:%M}", ends=f"{ends:%H:%M}", days="mon-wed,sat")
+    weekly_window = window(**{"time-zone": zone}, starts=f"{starts:%H:%M}", ends=f"{ends:%H:%M}", days="mon-wed,sat")
     now = dt.datetime(day.year, day.month, day.day, tzinfo=dt.UTC) + minute * MINUTE
     intervals = list(weekly_window.intervals_between(now - dt.timedelta(days=3), now + dt.timedelta(days=3)))
     assert intervals == sorted(intervals)
@@ -101,8 +101,8 @@ def test_a_window_over_midnight_belongs_to_the_day_on_which_it_starts() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "message_part"),
     [
-        ("zone", "Europe/Berlim", "a time zone of the IANA database"),
-        ("zone", "../../etc/passwd", "a time zone of the IANA database"),
+        ("time_zone", "Europe/Berlim", "a time zone of the IANA database"),
+        ("time_zone", "../../etc/passwd", "a time zone of the IANA database"),
         ("starts", "25:00", "a time of day"),
         ("days", "mon-fry", "days of the week"),
         ("ends", "17:00", "a window has a length"),
@@ -119,9 +119,9 @@ def test_a_window_that_means_nothing_is_refused(field: str, value: object, messa
 def small(spec: SpecFolder, starts: str = "17:00", zone: str = "Europe/Berlin") -> None:
     """Of 32 a100, 24 are guaranteed. fraud has 8 more from 17 to 20 o'clock in Berlin, research 8 at another time."""
     spec.add(ENV, CLOCK)
-    head = "windows:\n  - {name: close, flavor: a100, gpus: 8, "
-    spec.add(FRAUD, head + "starts: '17:00', ends: '20:00', zone: Europe/Berlin}\n")
-    spec.add(RESEARCH, head + f"starts: '{starts}', ends: '23:00', zone: {zone}}}\n")
+    head = "gpu-windows:\n  - {name: close, flavor: a100, gpus: 8, "
+    spec.add(FRAUD, head + "starts: '17:00', ends: '20:00', time-zone: Europe/Berlin}\n")
+    spec.add(RESEARCH, head + f"starts: '{starts}', ends: '23:00', time-zone: {zone}}}\n")
 
 
 def test_windows_one_after_another_share_what_is_left(spec: SpecFolder) -> None:
@@ -132,7 +132,7 @@ def test_windows_one_after_another_share_what_is_left(spec: SpecFolder) -> None:
 def test_a_lead_needs_the_gpus_as_the_window_does(spec: SpecFolder) -> None:
     small(spec, starts="20:14")
     problem = spec.problem()
-    assert (problem.id, problem.field) == ("time-02", "windows[0].gpus")
+    assert (problem.id, problem.field) == ("time-02", "gpu-windows[0].gpus")
     assert "40 guaranteed of 32 a100" in problem.given
     assert problem.line == 15
 
@@ -151,7 +151,7 @@ def test_a_further_share_is_judged_on_its_days_and_not_on_others(spec: SpecFolde
     spec.add(ENV, CLOCK)
     share = "{gpus: %d, starts: %s, until: %s, reason: quarter close}"
     first, second = share % (8, in_days(10), in_days(20)), share % (8, in_days(15), in_days(30))
-    spec.edit(FRAUD, "borrow-up-to: 16}", f"borrow-up-to: 16, temporary-shares: [{first}]}}")
+    spec.edit(FRAUD, "borrowing-limit: 16}", f"borrowing-limit: 16, temporary-shares: [{first}]}}")
     spec.edit(RESEARCH, "a100: {guaranteed: 8}", f"a100: {{guaranteed: 8, temporary-shares: [{second}]}}")
     assert spec.problem().field == "gpus.a100.temporary-shares[0].gpus"
     spec.edit(RESEARCH, in_days(15), in_days(22))

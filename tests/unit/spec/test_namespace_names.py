@@ -143,7 +143,7 @@ def test_two_tenants_whose_names_meet_under_a_pattern_are_refused(spec: SpecFold
 )
 def test_a_namespace_of_another_owner_or_form_is_refused(spec: SpecFolder, name: str, twin: str) -> None:
     suites = '  temporary-namespaces: [{name: "e2e-*", until: %s, reason: the conformance suite of the release}]\n'
-    more = f"namespaces: [monitoring]\n  unmanaged: [cert-manager]\n{suites % in_days(9)}"
+    more = f"namespaces: [monitoring]\n  unmanaged-namespaces: [cert-manager]\n{suites % in_days(9)}"
     spec.edit("environment.yaml", "namespaces: [monitoring]\n", more)
     spec.edit("tenants/fraud.yaml", TRAIN, f"{TRAIN}, namespace-name: {name}")
     (problem,) = spec.problems()

@@ -27,10 +27,10 @@ CNI = "  cni: vpc-cni\n"
 TO_AWS: Edit = (ENV, CNI, ON_AWS)
 CILIUM: Edit = (ENV, CNI, "  cni: cilium\n")
 ENABLED: Edit = (ENV, "enabled: false", "enabled: true")
-SHARE = "a100: {guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16}"
-CHEAP = "  cheap: {instance: p4d.24xlarge, nodes: {min: 0, max: 2}, tiers: [batch], purchase: spot}\n"
-FIRM: Edit = (ENV, "    interruptible: true\n", "    interruptible: true\n    borrows: false\n")
-CALM = "  calm: {priority: 5, borrows: false, interruptible: true}\n"
+SHARE = "a100: {guaranteed: 16, sharing: lend-and-borrow, lending-limit: 8, borrowing-limit: 16}"
+CHEAP = "  cheap: {instance-type: p4d.24xlarge, nodes: {min: 0, max: 2}, tiers: [batch], purchase: spot}\n"
+FIRM: Edit = (ENV, "    interruptible: true\n", "    interruptible: true\n    allow-borrowing: false\n")
+CALM = "  calm: {priority: 5, allow-borrowing: false, interruptible: true}\n"
 NIGHTLY = "namespaces: [main, {name: nightly, tier: calm}]\n"
 
 
@@ -70,10 +70,10 @@ CASES = {
         (
             (
                 "add a CPU-only pool that admits it",
-                ((ENV, "  serve:\n", "  cpu: {instance: m7i.4xlarge, nodes: 1}\n  serve:\n"),),
+                ((ENV, "  serve:\n", "  cpu: {instance-type: m7i.4xlarge, nodes: 1}\n  serve:\n"),),
             ),
             ("give it GPUs to hold", ((RESEARCH, "tier: calm}", "tier: calm, gpus: {a100: 4}}"),)),
-            ("or borrow", ((ENV, "priority: 5, borrows: false", "priority: 5"),)),
+            ("or borrow", ((ENV, "priority: 5, allow-borrowing: false", "priority: 5"),)),
         ),
     ),
     "spot of an account": Case(
@@ -99,15 +99,15 @@ CASES = {
     ),
     "a spread that is not written": Case(
         ((ENV, 'kubernetes: "1.36"', 'kubernetes: "1.35"'),),
-        "tiers.production.spread",
-        "spread: preferred",
+        "tiers.production.topology-spread",
+        "topology-spread: preferred",
         (
             ("use Kubernetes 1.36 or newer", ((ENV, '"1.35"', '"1.36"'),)),
             (
-                "or set spread: none for these tiers",
+                "or set topology-spread: none for these tiers",
                 (
-                    (ENV, "    priority: 1000\n", "    priority: 1000\n    spread: none\n"),
-                    (ENV, "    priority: 100\n", "    priority: 100\n    spread: none\n"),
+                    (ENV, "    priority: 1000\n", "    priority: 1000\n    topology-spread: none\n"),
+                    (ENV, "    priority: 100\n", "    priority: 100\n    topology-spread: none\n"),
                 ),
             ),
         ),
@@ -123,12 +123,12 @@ CASES = {
     ),
     "buckets without a way to S3": Case(
         (TO_AWS,),
-        "aws.network.service-ranges",
+        "aws.network.aws-service-cidrs",
         "grants of buckets",
         (
             (
                 "write the ranges of S3's prefix list",
-                ((ENV, "  quotas: {}\n", "  network: {service-ranges: [3.5.136.0/22]}\n"),),
+                ((ENV, "  service-quotas: {}\n", "  network: {aws-service-cidrs: [3.5.136.0/22]}\n"),),
             ),
         ),
     ),
@@ -147,7 +147,7 @@ CASES = {
     ),
     "a budget in the lab": in_lab("budget", "no alert is sent", TO_AWS),
     "waves in one stack": Case(
-        (added("rollout: {after: [dev], canary: [fraud]}"),),
+        (added("rollout: {depends-on: [dev], canary: [fraud]}"),),
         "rollout.canary",
         "stacks: one",
         (
@@ -173,10 +173,10 @@ CASES = {
         ),
     ),
     "a service that no pool needs": Case(
-        (added("services: {efa-plugin: install}"),),
-        "services.efa-plugin",
+        (added("services: {efa-device-plugin: install}"),),
+        "services.efa-device-plugin",
         "no pool has efa",
-        (("drop it", ((ENV, "services: {efa-plugin: install}\n", ""),)),),
+        (("drop it", ((ENV, "services: {efa-device-plugin: install}\n", ""),)),),
     ),
     "a region without AWS": Case(
         ((ENV, CNI, OFF),),
@@ -189,9 +189,9 @@ CASES = {
     ),
     "quotas of an account without AWS": Case(
         ((ENV, CNI, OFF),),
-        "aws.quotas",
+        "aws.service-quotas",
         "aws.enabled: false",
-        (("drop quotas", ((ENV, "  quotas: {}\n", ""),)), ("or set aws.enabled: true", (ENABLED,))),
+        (("drop service-quotas", ((ENV, "  service-quotas: {}\n", ""),)), ("or set aws.enabled: true", (ENABLED,))),
     ),
     "a network without AWS": Case(
         ((ENV, CNI, f"{OFF}  network: {{cidr: 10.64.0.0/16}}\n"),),
@@ -221,10 +221,10 @@ CASES = {
         (("drop ami-release", ((ENV, "  ami-release: v20260724\n", ""),)),),
     ),
     "waves of nodes of an existing cluster": Case(
-        ((ENV, CNI, EXISTING), (ENV, "nodes: 4}", "nodes: 4, upgrade: {at-once: 2}}")),
+        ((ENV, CNI, EXISTING), (ENV, "nodes: 4}", "nodes: 4, upgrade: {max-unavailable: 2}}")),
         "pools.train.upgrade",
         "cluster.mode: existing",
-        (("drop upgrade", ((ENV, ", upgrade: {at-once: 2}", ""),)),),
+        (("drop upgrade", ((ENV, ", upgrade: {max-unavailable: 2}", ""),)),),
     ),
     "encryption of an existing cluster": Case(
         ((ENV, CNI, EXISTING.replace("  mode: existing\n", "  mode: existing\n  encryption: wireguard\n")),),
@@ -247,7 +247,10 @@ CASES = {
         "nothing is lent or borrowed",
         (
             ("drop sharing", ((FRAUD, ", sharing: lend-and-borrow}", "}"),)),
-            ("or write a borrow-up-to above 0", ((FRAUD, "lend-and-borrow}", "lend-and-borrow, borrow-up-to: 8}"),)),
+            (
+                "or write a borrowing-limit above 0",
+                ((FRAUD, "lend-and-borrow}", "lend-and-borrow, borrowing-limit: 8}"),),
+            ),
         ),
     ),
     "nothing to lend, and no loans wanted": Case(
@@ -257,22 +260,25 @@ CASES = {
         (("drop sharing and its limits", ((FRAUD, ", sharing: lend}", "}"),)),),
     ),
     "a limit of 0": Case(
-        ((FRAUD, SHARE, "a100: {guaranteed: 16, sharing: lend, lend-up-to: 0}"),),
+        ((FRAUD, SHARE, "a100: {guaranteed: 16, sharing: lend, lending-limit: 0}"),),
         "gpus.a100.sharing",
         "nothing is lent or borrowed",
         (
-            ("drop sharing and its limits", ((FRAUD, ", sharing: lend, lend-up-to: 0}", "}"),)),
-            ("or write a lend-up-to above 0", ((FRAUD, "lend-up-to: 0", "lend-up-to: 4"),)),
+            ("drop sharing and its limits", ((FRAUD, ", sharing: lend, lending-limit: 0}", "}"),)),
+            ("or write a lending-limit above 0", ((FRAUD, "lending-limit: 0", "lending-limit: 4"),)),
         ),
     ),
     "loans of a tier that takes none": Case(
         (FIRM, (FRAUD, SHARE, "a100: {guaranteed: 16}"),
-         (RESEARCH, "a100: {guaranteed: 8}", "a100: {guaranteed: 8, sharing: lend-and-borrow, lend-up-to: 0}")),
+         (RESEARCH, "a100: {guaranteed: 8}", "a100: {guaranteed: 8, sharing: lend-and-borrow, lending-limit: 0}")),
         "gpus.a100.sharing",
         "nothing is lent or borrowed",
         (
-            ("or write a lend-up-to above 0", ((RESEARCH, "lend-and-borrow, lend-up-to: 0", "lend, lend-up-to: 4"),)),
-            ("drop sharing and its limits", ((RESEARCH, ", sharing: lend-and-borrow, lend-up-to: 0}", "}"),)),
+            (
+                "or write a lending-limit above 0",
+                ((RESEARCH, "lend-and-borrow, lending-limit: 0", "lend, lending-limit: 4"),),
+            ),
+            ("drop sharing and its limits", ((RESEARCH, ", sharing: lend-and-borrow, lending-limit: 0}", "}"),)),
         ),
     ),
     "borrowing of a tier that does not": Case(

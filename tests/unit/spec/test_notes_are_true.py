@@ -79,7 +79,7 @@ def without(spec: SpecFolder, note: Problem) -> None:
     """Drop the field that a note names from its file."""
     path = spec.path / Path(note.file).relative_to(Path(note.file).parents[1 if "tenants/" in note.file else 0])
     document: Any = yaml.safe_load(path.read_text("utf-8"))
-    fields = {"sharing": ("sharing", "lend-up-to", "borrow-up-to")}
+    fields = {"sharing": ("sharing", "lending-limit", "borrowing-limit")}
     *parents, last = re.findall(r"\[(\d+)\]|([^.\[\]]+)", note.field)
     part = document
     for index, name in parents:
@@ -94,23 +94,23 @@ CASES: Mapping[str, Mapping[str, str]] = {
     "data where AWS is off": {"  cni: vpc-cni\n": OFF, "buckets: [datasets, models]\n": BUCKETS},
     "a cluster of others": {
         "  cni: vpc-cni\n": EXISTING + LIVING,
-        "  train: {instance: p4d.24xlarge, nodes: 4}\n": "  train: {instance: p4d.24xlarge, nodes: 4, "
-        "zones: [eu-central-1a], upgrade: {at-once: 2}}\n",
+        "  train: {instance-type: p4d.24xlarge, nodes: 4}\n": "  train: {instance-type: p4d.24xlarge, nodes: 4, "
+        "zones: [eu-central-1a], upgrade: {max-unavailable: 2}}\n",
     },
-    "services": {"buckets:": "services: {efa-plugin: install, dra-driver: install}\nbuckets:"},
-    "waves in one stack": {"buckets:": "rollout: {after: [dev], canary: [fraud]}\nbuckets:"},
+    "services": {"buckets:": "services: {efa-device-plugin: install, dra-driver: install}\nbuckets:"},
+    "waves in one stack": {"buckets:": "rollout: {depends-on: [dev], canary: [fraud]}\nbuckets:"},
     "an issuer that nothing trusts": {
         "  cni: vpc-cni\n": EXISTING + "  oidc-issuer: oidc.eks.eu-central-1.amazonaws.com/id/ABCDEF0123456789\n"
     },
     "budgets": {"buckets:": "queues: {clock: true}\nprices: {a100-40gb: 2.50, l4: 0.80}\nbuckets:"},
     "shares": {},
 }
-SHARE = "a100: {guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16}"
+SHARE = "a100: {guaranteed: 16, sharing: lend-and-borrow, lending-limit: 8, borrowing-limit: 16}"
 BUDGET = "budget: {monthly-usd: 180000}"
 TENANTS: Mapping[str, Mapping[str, str]] = {
     "budgets": {BUDGET: "budget: {monthly-usd: 1, when-spent: hold}"},
     "shares": {
-        SHARE: "a100: {guaranteed: 0, sharing: lend-and-borrow, lend-up-to: 0}",
+        SHARE: "a100: {guaranteed: 0, sharing: lend-and-borrow, lending-limit: 0}",
         "a100-1g.5gb: {guaranteed: 14}": "a100-1g.5gb: {guaranteed: 14, sharing: lend}",
     },
 }

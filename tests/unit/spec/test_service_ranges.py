@@ -11,7 +11,7 @@ from tenancy.planning import make_plan
 from tests.aws_cases import ON_AWS
 from tests.conftest import SpecFolder
 
-ENV, LIST, FIELD = "environment.yaml", "ip-ranges.json", "aws.network.service-ranges-file"
+ENV, LIST, FIELD = "environment.yaml", "ip-ranges.json", "aws.network.aws-ip-ranges-file"
 
 
 def published(*rows: tuple[str, str, str]) -> str:
@@ -35,7 +35,7 @@ ROWS = (
 
 @pytest.fixture
 def spec_with_ranges(spec: SpecFolder) -> SpecFolder:
-    more = "  network: {service-ranges: [198.51.100.0/24], service-ranges-file: ip-ranges.json}\n"
+    more = "  network: {aws-service-cidrs: [198.51.100.0/24], aws-ip-ranges-file: ip-ranges.json}\n"
     spec.edit(ENV, "  cni: vpc-cni\n", ON_AWS + more)
     spec.write(LIST, published(*ROWS))
     return spec
@@ -44,7 +44,7 @@ def spec_with_ranges(spec: SpecFolder) -> SpecFolder:
 def test_s3s_ranges_of_the_region_are_opened_to_pods_with_an_identity(spec_with_ranges: SpecFolder) -> None:
     loaded = spec_with_ranges.load()
     expected = ["198.51.100.0/24", "3.5.136.0/22", "52.219.44.0/22"]
-    assert list(loaded.environment.aws.network.service_ranges) == expected
+    assert list(loaded.environment.aws.network.aws_service_cidrs) == expected
     plan = make_plan(loaded, loaded.day)
     (policy,) = [o for o in plan.tenants[0].namespaces[0].isolation if o["metadata"]["name"] == "egress"]
     opened = [peer["ipBlock"]["cidr"] for rule in policy["spec"]["egress"] for peer in rule["to"]]
@@ -69,5 +69,5 @@ def test_a_range_of_the_list_is_judged_like_one_of_the_file(spec_with_ranges: Sp
 
 
 def test_a_name_with_a_path_is_refused(spec_with_ranges: SpecFolder) -> None:
-    spec_with_ranges.edit(ENV, "service-ranges-file: ip-ranges.json", "service-ranges-file: ../ip-ranges.json")
+    spec_with_ranges.edit(ENV, "aws-ip-ranges-file: ip-ranges.json", "aws-ip-ranges-file: ../ip-ranges.json")
     assert [problem.field for problem in spec_with_ranges.problems()] == [FIELD]

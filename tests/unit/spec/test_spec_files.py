@@ -55,7 +55,13 @@ def test_a_problem_stands_at_its_line_and_column(
         (ENV, "tiers: [production]", "tiers: [%s]", "pools.serve.tiers", "production"),
         (ENV, "tenants: [research]", "tenants: [%s]", "pools.notebooks.tenants", "research"),
         (ENV, "nodes: 4}", "nodes: 4, zones: [%s]}", "pools.train.zones", "eu-central-1a"),
-        (ENV, "  cni: vpc-cni\n", "  cni: vpc-cni\n  ranges: [%s]\n", "cluster.ranges", "10.64.0.0/16"),
+        (
+            ENV,
+            "  cni: vpc-cni\n",
+            "  cni: vpc-cni\n  node-and-pod-cidrs: [%s]\n",
+            "cluster.node-and-pod-cidrs",
+            "10.64.0.0/16",
+        ),
         (ENV, "buckets:", "aws: {zones: [%s]}\nbuckets:", "aws.zones", "eu-central-1a"),
         (FRAUD, "namespaces: [train]}", "namespaces: [%s]}", "people[1].namespaces", "train"),
         (FRAUD, "budget:", "gpu-users: [%s]\nbudget:", "gpu-users", "{group: fraud-engineers}"),
@@ -63,8 +69,8 @@ def test_a_problem_stands_at_its_line_and_column(
         (
             FRAUD,
             "budget:",
-            "aws-resources: {logs: {a: {namespaces: [%s]}}}\nbudget:",
-            "aws-resources.logs.a.namespaces",
+            "aws-resources: {log-groups: {a: {namespaces: [%s]}}}\nbudget:",
+            "aws-resources.log-groups.a.namespaces",
             "train",
         ),
         (FRAUD, "budget:", "ci: {github: a/b, branch: c, namespaces: [%s]}\nbudget:", "ci.namespaces", "train"),
@@ -96,7 +102,7 @@ def test_a_reach_by_name_leads_out_of_the_cluster(spec: Any, name: str) -> None:
 
 @pytest.mark.parametrize(("ranges", "field"), [("10.64.0.0/16", "egress[0].cidr"), ("fd12:3456::/48", "")])
 def test_a_reach_has_addresses_that_the_clusters_pods_have(spec: Any, ranges: str, field: str) -> None:
-    spec.edit(ENV, "  cni: vpc-cni\n", f"  cni: vpc-cni\n  ranges: ['{ranges}']\n")
+    spec.edit(ENV, "  cni: vpc-cni\n", f"  cni: vpc-cni\n  node-and-pod-cidrs: ['{ranges}']\n")
     spec.edit(FRAUD, "198.51.100.0/24", "'2001:db8::/64'")
     assert [problem.field for problem in spec.problems()] == ([field] if field else [])
     spec.edit(FRAUD, "'2001:db8::/64'", "198.51.100.0/24")
@@ -114,7 +120,7 @@ def test_a_user_of_gpus_may_be_of_a_group_whose_people_no_file_names(spec: Any, 
 
 
 TIER = "      max: {cpu: 32, memory: 128Gi}\n"
-QUOTA, CLAIM = TIER + "    quota: {%s}\n", TIER + "    quota: {storage: 2Ti}\n    claim: {%s}\n"
+QUOTA, CLAIM = TIER + "    quota: {%s}\n", TIER + "    quota: {storage: 2Ti}\n    volume-claim: {%s}\n"
 OF_A_PART = "cpu: 16, pods: 20"
 
 
@@ -129,8 +135,8 @@ OF_A_PART = "cpu: 16, pods: 20"
         (ENV, TIER, QUOTA, "tiers.batch.quota.storage", "storage: 1023Mi", "storage: 1024Mi"),
         (ENV, TIER, QUOTA, "tiers.batch.quota.cpu-limit", "cpu: 64, cpu-limit: 63", "cpu: 64, cpu-limit: 64"),
         (ENV, TIER, QUOTA, "tiers.batch.quota.memory-limit", "memory-limit: 255Gi", "memory-limit: 256Gi"),
-        (ENV, TIER, CLAIM, "tiers.batch.claim.max", "max: 10Ti", "max: 2Ti"),
-        (ENV, TIER, CLAIM, "tiers.batch.claim.min", "min: 1", "min: 1Gi"),
+        (ENV, TIER, CLAIM, "tiers.batch.volume-claim.max", "max: 10Ti", "max: 2Ti"),
+        (ENV, TIER, CLAIM, "tiers.batch.volume-claim.min", "min: 1", "min: 1Gi"),
         (ENV, "cpu: 32,", "cpu: %s,", "tiers.batch.container.max.cpu", "32Gi", "32"),
         (ENV, "128Gi}", "%s}", "tiers.batch.container.max.memory", "128", "128Gi"),
         (FRAUD, OF_A_PART, OF_A_PART + ", %s", "namespaces[1].quota.storage", "storage: 1023Mi", "storage: 0"),
@@ -155,9 +161,9 @@ def test_a_namespaces_quota_takes_one_default_container(spec: Any, namespaces: s
 
 
 def test_a_field_is_called_and_placed_as_the_file_has_it(spec: Any) -> None:
-    spec.edit(ENV, "buckets:", "metrics:\n  longest-wait:\n    batch: 1h\n    prod: 1h\nbuckets:")
+    spec.edit(ENV, "buckets:", "metrics:\n  max-wait-p90:\n    batch: 1h\n    prod: 1h\nbuckets:")
     problem = spec.problem()
-    assert (problem.field, problem.line) == ("metrics.longest-wait.prod", 21)
+    assert (problem.field, problem.line) == ("metrics.max-wait-p90.prod", 21)
 
 
 def test_a_problem_reads_as_one_sentence(spec: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,11 +226,11 @@ def test_a_broken_environment_hides_no_quarrel_between_tenants(spec: Any) -> Non
     [
         (ENV, "buckets:", "bukets:", "buckets"),
         (ENV, "  group: gpu", "  groop: gpu", "group"),
-        (ENV, "gpu: l4, share", "gpu: l4, shared", "share"),
+        (ENV, "gpu: l4, gpu-sharing", "gpu: l4, gpu-shared", "gpu-sharing"),
         (ENV, "layout: {1g", "lay-out: {1g", "layout"),
         (ENV, "quota: {cpu: 128, memory", "quota: {cpu: 128, memori", "memory"),
         (FRAUD, "cost-center:", "cost_center:", "cost-center"),
-        (FRAUD, "lend-up-to: 8", "lend-upto: 8", "lend-up-to"),
+        (FRAUD, "lending-limit: 8", "lendng-limit: 8", "lending-limit"),
         (FRAUD, "role: viewer", "roll: viewer", "role"),
         (FRAUD, "cpu: 16", "cpus: 16", "cpu"),
     ],
@@ -275,14 +281,14 @@ def test_a_flag_is_true_or_false(spec: Any, value: str) -> None:
     "value", ["20", "20s", "0m", "20M", "1.5h", "-1d", "1w", "100000m", "1h30m", "' 20m'", "~", "[1d]"]
 )
 def test_a_length_of_time_is_minutes_hours_or_days(spec: Any, value: str) -> None:
-    spec.add(ENV, f"queues: {{pods-ready-within: {value}}}\n")
-    assert spec.problem().field == "queues.pods-ready-within"
+    spec.add(ENV, f"queues: {{pods-ready-timeout: {value}}}\n")
+    assert spec.problem().field == "queues.pods-ready-timeout"
 
 
 @pytest.mark.parametrize(("value", "length"), [("1m", 60), ("36h", 129_600), ("99999d", 8_639_913_600)])
 def test_a_length_of_time_that_is_one_is_read(spec: Any, value: str, length: int) -> None:
-    spec.add(ENV, f"queues: {{pods-ready-within: {value}}}\n")
-    assert seconds(spec.load().environment.queues.pods_ready_within) == length
+    spec.add(ENV, f"queues: {{pods-ready-timeout: {value}}}\n")
+    assert seconds(spec.load().environment.queues.pods_ready_timeout) == length
 
 
 PRICES = ["0", "-1", "100000.01", "0.0000001", ".nan", ".inf", "free", "'2,50'", "true", "~", "[1]", "{usd: 1}", "''"]
@@ -322,7 +328,7 @@ def test_a_tiers_name_fits_into_a_queues_name(spec: Any, name: str) -> None:
         ("scheduler", "slurm"),
         ("provisioning-class", "Check Capacity"),
         ("provisioning-class", "'a_b'"),
-        ("hold-before-end", "1"),
+        ("hold-before-capacity-block-end", "1"),
         ("kinds", "raycluster"),
         ("fair", "true"),
     ],
@@ -335,11 +341,16 @@ def test_what_is_no_setting_of_the_queues_is_refused(spec: Any, field: str, valu
 @pytest.mark.parametrize(
     ("file", "old", "new", "field"),
     [
-        (FRAUD, "tier: batch\n", "tier: batch\nqueue: stop\n", "queue"),
+        (FRAUD, "tier: batch\n", "tier: batch\nstop-policy: stop\n", "stop-policy"),
         (FRAUD, "sharing: lend-and-borrow", "sharing: borrow", "gpus.a100.sharing"),
         (ENV, "risk: {title", "risk: {sharing: all, title", "organisation.departments.risk.sharing"),
-        (ENV, "    priority: 100\n", "    priority: 100\n    order: fifo\n", "tiers.batch.order"),
-        (ENV, "    priority: 100\n", "    priority: 100\n    borrows: often\n", "tiers.batch.borrows"),
+        (
+            ENV,
+            "    priority: 100\n",
+            "    priority: 100\n    queueing-strategy: fifo\n",
+            "tiers.batch.queueing-strategy",
+        ),
+        (ENV, "    priority: 100\n", "    priority: 100\n    allow-borrowing: often\n", "tiers.batch.allow-borrowing"),
         (ENV, "    priority: 100\n", "    priority: 100\n    max-run-time: 36\n", "tiers.batch.max-run-time"),
     ],
 )
@@ -352,7 +363,9 @@ def test_a_word_that_sharing_does_not_know_is_refused(spec: Any, file: str, old:
     "value", ["20991231", "2099-W05-1", "2099-13-01", "2099-12-31 10:00:00", "soon", "1e9", "4102444800"]
 )
 def test_the_end_of_an_exception_is_a_date(spec: Any, value: str) -> None:
-    spec.add(FRAUD, "exceptions:\n  - {rule: ns-03, object: train, reason: needs a vendor image, owner: a@b.example, ")
+    spec.add(
+        FRAUD, "exceptions:\n  - {rule: ns-03, namespace: train, reason: needs a vendor image, owner: a@b.example, "
+    )
     spec.add(FRAUD, f"until: {value}}}\n")
     assert spec.problem().rule == "a date is needed"
 
@@ -413,8 +426,13 @@ def test_nodes_in_either_form_are_judged_once(spec: Any, value: str) -> None:
         (FRAUD, "{monthly-usd: 180000}", "{monthly-usd: 1, monthly-usd: 2}", 23),
         (ENV, "      layout: {1g.5gb: 7}", "      layout: {1g.5gb: 7, 1g.5gb: 7}", 38),
         (ENV, "  batch:\n", "  batch: &batch\n    priority: 5\n", 25),
-        (ENV, "pools:\n", "pools:\n  more: {<<: {nodes: 1, nodes: 2}, instance: p4d.24xlarge}\n", 33),
-        (ENV, "pools:\n", "pools:\n  more: {<<: {nodes: 1}, instance: p4d.24xlarge, instance: g6.12xlarge}\n", 33),
+        (ENV, "pools:\n", "pools:\n  more: {<<: {nodes: 1, nodes: 2}, instance-type: p4d.24xlarge}\n", 33),
+        (
+            ENV,
+            "pools:\n",
+            "pools:\n  more: {<<: {nodes: 1}, instance-type: p4d.24xlarge, instance-type: g6.12xlarge}\n",
+            33,
+        ),
     ],
 )
 def test_a_key_given_twice_is_refused_at_the_second(spec: Any, file: str, old: str, new: str, line: int) -> None:
@@ -559,11 +577,15 @@ def test_a_list_with_a_wrong_entry_is_not_too_short_as_well(spec: Any, namespace
 
 @pytest.mark.parametrize(
     ("glass_text", "fields"),
-    [("[mars]", ["aws.break-glass.trusted[0]"]), ("[]", ["aws.break-glass.trusted"]), ("[%s]", [])],
+    [
+        ("[mars]", ["aws.break-glass.trusted-principals[0]"]),
+        ("[]", ["aws.break-glass.trusted-principals"]),
+        ("[%s]", []),
+    ],
 )
 def test_who_breaks_the_glass_is_told_one_mistake_at_once(spec: Any, glass_text: str, fields: list[str]) -> None:
     trusted = glass_text.replace("%s", "arn:aws:iam::111122223333:user/jane")
-    spec.add("environment.yaml", f"aws: {{break-glass: {{trusted: {trusted}, mail: a@bank.example}}}}\n")
+    spec.add("environment.yaml", f"aws: {{break-glass: {{trusted-principals: {trusted}, mail: a@bank.example}}}}\n")
     assert [p.field for p in spec.problems()] == fields
 
 
@@ -684,7 +706,7 @@ def test_an_environment_may_have_no_tenant_yet(spec: Any) -> None:
     spec.edit(ENV, "    tenants: [research]\n", "    tenants: [research]\n".replace("[research]", "[research]"))
     for name in (FRAUD, RESEARCH):
         (spec.path / name).unlink()
-    spec.edit(ENV, "  l4-shared: {gpu: l4, share: time-slicing}\n", "")
+    spec.edit(ENV, "  l4-shared: {gpu: l4, gpu-sharing: time-slicing}\n", "")
     text = (spec.path / ENV).read_text("utf-8")
     spec.write(ENV, text[: text.index("  notebooks:")])
     assert spec.load().tenants == ()

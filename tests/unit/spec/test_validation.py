@@ -94,7 +94,7 @@ def test_files_and_objects_are_refused_by_the_same_rules(spec: SpecFolder, loade
 
     fraud, research = loaded.tenants
     spec.edit("tenants/fraud.yaml", "a100: {guaranteed: 16, sharing: lend-and-borrow,", "a100: {guaranteed: 9999,")
-    spec.edit("tenants/fraud.yaml", " lend-up-to: 8, borrow-up-to: 16}", "}")
+    spec.edit("tenants/fraud.yaml", " lending-limit: 8, borrowing-limit: 16}", "}")
     spec.edit("tenants/fraud.yaml", "department: risk", "department: nosuch")
     program_problems: list[Problem] = validate(
         loaded.environment, [remade(fraud, gpus=TOO_MANY, department="nosuch"), research]
@@ -147,7 +147,12 @@ def test_a_plan_depends_on_the_day_that_it_is_asked_for() -> None:
 
 def test_an_entry_is_judged_on_the_day_that_is_given(loaded: Loaded) -> None:
     last = loaded.day + dt.timedelta(days=1000)
-    waiver = {"rule": "ns-03", "object": "train", "reason": "a reason that an auditor reads", "owner": "a@bank.example"}
+    waiver = {
+        "rule": "ns-03",
+        "namespace": "train",
+        "reason": "a reason that an auditor reads",
+        "owner": "a@bank.example",
+    }
     fraud, research = loaded.tenants
     waived = remade(fraud, exceptions=[{**waiver, "until": last}])
 

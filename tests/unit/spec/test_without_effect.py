@@ -57,7 +57,7 @@ def test_what_aws_alone_makes_is_named_with_its_place_where_it_is_off(spec: Spec
 
 def test_fields_of_aws_are_named_where_it_is_off(spec: SpecFolder) -> None:
     spec.edit(ENV, "  cni: vpc-cni\n", ON_AWS.replace("enabled: true", "enabled: false"))
-    expected = {"account", "region", "zones", "platform-role", "people", "break-glass", "quotas"}
+    expected = {"account", "region", "zones", "platform-role", "group-roles", "break-glass", "service-quotas"}
     assert {field for field in idle(spec) if field.startswith("aws.")} == {f"aws.{name}" for name in expected}
     assert "buckets" in idle(spec)
 
@@ -180,7 +180,7 @@ def test_a_budget_that_the_clock_keeps_is_not_called_without_effect(spec: SpecFo
     assert note.change.endswith(f"and the clock keeps when-spent: {when_spent}")
 
 
-SHARE = "a100: {guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16}"
+SHARE = "a100: {guaranteed: 16, sharing: lend-and-borrow, lending-limit: 8, borrowing-limit: 16}"
 
 
 @pytest.mark.parametrize(
@@ -188,8 +188,8 @@ SHARE = "a100: {guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 8, borrow-
     [
         ("a100: {guaranteed: 0, sharing: lend}", True),
         ("a100: {guaranteed: 0, sharing: lend-and-borrow}", True),
-        ("a100: {guaranteed: 4, sharing: lend, lend-up-to: 0}", True),
-        ("a100: {guaranteed: 0, sharing: lend-and-borrow, borrow-up-to: 4}", False),
+        ("a100: {guaranteed: 4, sharing: lend, lending-limit: 0}", True),
+        ("a100: {guaranteed: 0, sharing: lend-and-borrow, borrowing-limit: 4}", False),
         ("a100: {guaranteed: 4, sharing: lend}", False),
         ("a100: {guaranteed: 4}", False),
     ],
@@ -201,7 +201,7 @@ def test_sharing_by_which_nothing_is_lent_or_borrowed_is_told(spec: SpecFolder, 
 
 @pytest.mark.parametrize(("sharing", "has_note"), [("lend-and-borrow", True), ("lend", False)])
 def test_borrowing_that_no_tier_of_the_tenant_does_is_told(spec: SpecFolder, sharing: str, has_note: bool) -> None:
-    spec.edit(ENV, "  batch:\n", "  batch:\n    borrows: false\n")
+    spec.edit(ENV, "  batch:\n", "  batch:\n    allow-borrowing: false\n")
     spec.edit("tenants/research.yaml", "a100: {guaranteed: 8}", f"a100: {{guaranteed: 8, sharing: {sharing}}}")
     spec.edit(FRAUD, SHARE, "a100: {guaranteed: 16}")
     assert ("gpus.a100.sharing" in idle(spec)) is has_note

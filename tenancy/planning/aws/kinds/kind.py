@@ -48,7 +48,7 @@ class AwsKind:
     """One kind. Its entries are a field of `aws-resources`; all else about it is here."""
 
     field: str
-    """Name of the field, and of the quota in `aws.quotas` where it has one."""
+    """Name of the field, in Python's spelling."""
     noun: str
     """One of them, in messages."""
     type: str
@@ -76,6 +76,11 @@ class AwsKind:
     """Whether the state protects it."""
     monthly_price: Decimal | None = None
     """Dollars for one for a month, in the estimate of fixed costs; None: it costs by use."""
+
+    @property
+    def key(self) -> str:
+        """The field's key in a file, and the name of the quota in `aws.service-quotas` where it has one."""
+        return self.field.replace("_", "-")
 
     def arn(self, environment: Environment, name: str) -> str:
         """ARN of the one with a name, or a pattern of names."""

@@ -21,8 +21,8 @@ def _policy(arn: str, allowed: Sequence[str]) -> list[Document]:
     return [deny("NothingUnencrypted", actions, arn, plain_text, principal="*"), only_its_own(actions, arn, allowed)]
 
 
-QUEUES = AwsKind(
-    field="queues",
+SQS_QUEUES = AwsKind(
+    field="sqs_queues",
     noun="queue",
     type="sqs/queue:Queue",
     service="sqs",

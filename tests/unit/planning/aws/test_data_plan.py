@@ -20,7 +20,7 @@ from tests.conftest import every
 from tests.tenant_aws_world import ACCOUNT, AWS, CLUSTER_ARN, REGION, as_list, tenant
 
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/"
-GLASS = {"trusted": [f"arn:aws:iam::{ACCOUNT}:user/jane"], "mail": "security@bank.example"}
+GLASS = {"trusted-principals": [f"arn:aws:iam::{ACCOUNT}:user/jane"], "mail": "security@bank.example"}
 GLASS_ROLE = f"{ROLE}tenancy-platform/small/small-break-glass"
 Planned = Callable[..., DataPlan]
 
@@ -90,7 +90,7 @@ def test_a_buckets_policy_only_denies_and_names_no_principal(plan_of: Planned) -
 
 def test_every_isolation_resource_but_encryption_lets_the_platform_and_break_glass_pass(plan_of: Planned) -> None:
     """The platform can repair every bucket."""
-    policy = only_bucket(plan_of(tenants=(FRAUD,), organization="o-a1b2c3d4e5", **{"break-glass": GLASS})).policy
+    policy = only_bucket(plan_of(tenants=(FRAUD,), **{"organization-id": "o-a1b2c3d4e5", "break-glass": GLASS})).policy
     for s in policy["Statement"]:
         condition = json.dumps(s["Condition"])
         if s["Sid"] in {"NothingUnencrypted", "NoWeakerEncryption", "NoKeysOfClients"}:
@@ -128,7 +128,7 @@ def test_data_is_reached_through_endpoints_of_the_account_or_from_the_given_netw
 
 
 def test_data_is_reached_by_the_organisation_alone_where_one_is_written(plan_of: Planned) -> None:
-    denial = statement(only_bucket(plan_of(organization="o-a1b2c3d4e5")).policy, "OnlyOfTheOrganisation")
+    denial = statement(only_bucket(plan_of(**{"organization-id": "o-a1b2c3d4e5"})).policy, "OnlyOfTheOrganisation")
     assert denial["Condition"]["StringNotEquals"]["aws:PrincipalOrgID"] == "o-a1b2c3d4e5"
     assert "OnlyOfTheOrganisation" not in {s["Sid"] for s in only_bucket(plan_of()).policy["Statement"]}
 
@@ -165,23 +165,23 @@ def test_with_access_points_no_tenant_comes_directly(plan_of: Planned) -> None:
 
 
 def test_unfinished_uploads_are_dropped_in_every_bucket(plan_of: Planned) -> None:
-    for bucket in plan_of({"data": {}, "plain": {"versioned": False}}).buckets:
+    for bucket in plan_of({"data": {}, "plain": {"versioning": False}}).buckets:
         assert [(rule.prefix, rule.abort_upload_days) for rule in bucket.lifecycle] == [("", 7)]
 
 
 def test_old_versions_are_kept_as_long_as_the_bucket_says(plan_of: Planned) -> None:
     assert only_bucket(plan_of()).lifecycle[0].old_version_days == 30
-    assert only_bucket(plan_of({"data": {"keep-versions": 7}})).lifecycle[0].old_version_days == 7
-    assert only_bucket(plan_of({"data": {"versioned": False}})).lifecycle[0].old_version_days is None
+    assert only_bucket(plan_of({"data": {"noncurrent-version-days": 7}})).lifecycle[0].old_version_days == 7
+    assert only_bucket(plan_of({"data": {"versioning": False}})).lifecycle[0].old_version_days is None
 
 
 def test_objects_expire_only_where_expire_after_is_set(plan_of: Planned) -> None:
     assert only_bucket(plan_of()).lifecycle[0].expire_days is None
-    assert only_bucket(plan_of({"data": {"expire-after": 14}})).lifecycle[0].expire_days == 14
+    assert only_bucket(plan_of({"data": {"expiration-days": 14}})).lifecycle[0].expire_days == 14
 
 
 def test_a_grants_expiry_is_a_rule_for_its_prefix(plan_of: Planned) -> None:
-    short = holding("fraud", {"bucket": "data", "prefix": "fraud/", "access": "read-write", "expire-after": 3})
+    short = holding("fraud", {"bucket": "data", "prefix": "fraud/", "access": "read-write", "expiration-days": 3})
     _, rule = only_bucket(plan_of(tenants=(short,))).lifecycle
     assert (rule.prefix, rule.expire_days) == ("fraud/", 3)
     assert len(only_bucket(plan_of(tenants=(FRAUD,))).lifecycle) == 1
@@ -192,7 +192,7 @@ def test_of_two_expiries_of_one_prefix_the_shorter_holds(plan_of: Planned) -> No
         namespaces=["a", "b"],
         aws_resources={},
         storage=[
-            {"bucket": "data", "prefix": "x/", "access": "read-write", "namespaces": [part], "expire-after": days}
+            {"bucket": "data", "prefix": "x/", "access": "read-write", "namespaces": [part], "expiration-days": days}
             for part, days in (("a", 30), ("b", 3))
         ],
     )
@@ -202,7 +202,7 @@ def test_of_two_expiries_of_one_prefix_the_shorter_holds(plan_of: Planned) -> No
 def test_markers_of_deletion_are_dropped_where_versions_are_kept_and_nothing_expires(plan_of: Planned) -> None:
     """S3 refuses both in one rule, and an expiry drops them by itself."""
     assert only_bucket(plan_of()).lifecycle[0].drop_markers is True
-    assert only_bucket(plan_of({"data": {"expire-after": 14}})).lifecycle[0].drop_markers is False
+    assert only_bucket(plan_of({"data": {"expiration-days": 14}})).lifecycle[0].drop_markers is False
 
 
 # The most that any role can do
@@ -250,7 +250,7 @@ def test_whatever_a_role_may_is_within_the_boundary(plan_of: Planned, environmen
             for a in ("read-only", "write-once", "append-only", "read-write")
         ),
     )
-    use = {"secrets": ["a"], "logs": ["b"], "queues": ["c"], "repositories": ["d"]}
+    use = {"secrets": ["a"], "log-groups": ["b"], "sqs-queues": ["c"], "repositories": ["d"]}
     full_tenant = tenant(
         namespaces=["main"],
         storage=bucket_holder.model_dump(by_alias=True, exclude_unset=True)["storage"],
@@ -276,7 +276,7 @@ def test_whatever_a_role_may_is_within_the_boundary(plan_of: Planned, environmen
 
 def test_people_get_in_by_their_group_and_none_is_an_administrator(plan_of: Planned) -> None:
     people = {"fraud-engineers": f"{ROLE}fraud", "aml-engineers": f"{ROLE}aml"}
-    entries = plan_of(people=people).access_entries
+    entries = plan_of(group_roles=people).access_entries
     assert [(entry.principal, entry.groups) for entry in entries] == [
         (f"{ROLE}aml", ("aml-engineers",)),
         (f"{ROLE}fraud", ("fraud-engineers",)),
@@ -288,7 +288,7 @@ def test_breaking_the_glass_needs_a_second_factor_fresh_and_in_this_region(plan_
     glass = plan_of(**{"break-glass": GLASS}).break_glass
     assert glass
     (trust,) = glass.role.trust["Statement"]
-    assert trust["Principal"] == {"AWS": GLASS["trusted"]}
+    assert trust["Principal"] == {"AWS": GLASS["trusted-principals"]}
     assert trust["Condition"] == {
         "Bool": {"aws:MultiFactorAuthPresent": "true"},
         "NumericLessThan": {"aws:MultiFactorAuthAge": "900"},
@@ -345,7 +345,7 @@ def test_a_provider_for_each_forge_but_those_that_are_there(plan_of: Planned) ->
         holding("b", ci={"github": "bank/b", "branch": "m"}),
         holding("c", ci={"gitlab": "bank/c", "host": "git.bank.example", "branch": "m"}),
     )
-    plan = plan_of(tenants=tenants, **{"existing-providers": ["git.bank.example"]})
+    plan = plan_of(tenants=tenants, **{"existing-oidc-providers": ["git.bank.example"]})
     assert [(provider.url, provider.existing) for provider in plan.providers] == [
         ("https://git.bank.example", True),
         ("https://token.actions.githubusercontent.com", False),
@@ -358,7 +358,7 @@ def test_a_provider_for_each_forge_but_those_that_are_there(plan_of: Planned) ->
 
 
 def test_the_account_that_pays_activates_every_tag_that_a_tenants_things_carry(plan_of: Planned) -> None:
-    plan = plan_of(payer=True, tenants=(FRAUD,))
+    plan = plan_of(**{"management-account": True}, tenants=(FRAUD,))
     assert set(plan.cost_tags) >= {words.TENANT_TAG, *words.COST_LABELS}
     assert len(set(plan.cost_tags)) == len(plan.cost_tags)
     assert plan_of(tenants=(FRAUD,)).cost_tags == (), "another account's to activate"
@@ -372,7 +372,7 @@ def test_what_to_ask_of_the_account_that_pays_is_written_down() -> None:
 
 def test_everything_carries_the_environments_tags(plan_of: Planned) -> None:
     tenants = (holding("a", ci={"github": "bank/a", "branch": "m"}),)
-    plan = plan_of(tenants=tenants, people={"x": f"{ROLE}x"}, **{"break-glass": GLASS})
+    plan = plan_of(tenants=tenants, group_roles={"x": f"{ROLE}x"}, **{"break-glass": GLASS})
     things: list[Any] = [r for r in plan.resources() if r is not plan.break_glass]
     assert plan.break_glass
     things += [plan.break_glass.role, plan.break_glass.entry, plan.break_glass.alarm]
@@ -386,7 +386,7 @@ def test_everything_carries_the_environments_tags(plan_of: Planned) -> None:
 
 
 def test_keys_and_boundary_come_first_and_who_gets_in_last(plan_of: Planned) -> None:
-    plan = plan_of(tenants=(FRAUD,), people={"x": f"{ROLE}x"}, **{"break-glass": GLASS})
+    plan = plan_of(tenants=(FRAUD,), group_roles={"x": f"{ROLE}x"}, **{"break-glass": GLASS})
     kinds = [type(resource).__name__ for resource in plan.resources()]
     assert kinds == ["KeyPlan", "Boundary", "BucketPlan", "AccessEntry", "BreakGlassPlan"]
 

@@ -28,7 +28,7 @@ AWS = {
     "zones": ["eu-central-1a", "eu-central-1b"],
     "platform-role": f"arn:aws:iam::{ACCOUNT}:role/platform",
 }
-SCALING = {"instance": "p4d.24xlarge", "nodes": {"min": 0, "max": 2}}
+SCALING = {"instance-type": "p4d.24xlarge", "nodes": {"min": 0, "max": 2}}
 
 
 def build(environment: Environment, pool: dict[str, Any] = SCALING, name: str = "small", **aws: Any) -> Environment:
@@ -318,7 +318,7 @@ EBS_TAGS = tuple(f"ec2:ResourceTag/{tag}" for tag in ("ebs.csi.aws.com/cluster-n
 NODE_TAG = "ec2:ResourceTag/eks:eks-cluster-name"
 
 
-@pytest.mark.parametrize("kind", ["volume", "snapshot", "instance"])
+@pytest.mark.parametrize("kind", ["volume", "snapshot", "instance-type"])
 def test_no_request_of_the_driver_changes_what_is_of_another_cluster(small: Environment, kind: str) -> None:
     keys = {**dict.fromkeys((*EBS_TAGS, NODE_TAG), OTHERS), "ec2:CreateAction": (None,), "aws:TagKeys": (None,)}
     changing = tuple(f"ec2:{verb}*" for verb in ("Attach", "Delete", "Detach", "Enable", "Lock", "Modify"))

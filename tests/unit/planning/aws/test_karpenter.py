@@ -26,27 +26,27 @@ FLAVORS = {
     "a100-3g.20gb": {"gpu": "a100-40gb", "mig": "3g.20gb"},
     "h100": {"gpu": "h100-80gb"},
     "b300": {"gpu": "b300-269gb"},
-    "l4-shared": {"gpu": "l4", "share": "time-slicing"},
+    "l4-shared": {"gpu": "l4", "gpu-sharing": "time-slicing"},
     "t4g": {"gpu": "t4g"},
 }
-TRAIN = {"instance": "p4d.24xlarge", "nodes": {"min": 1, "max": 3}}
+TRAIN = {"instance-type": "p4d.24xlarge", "nodes": {"min": 1, "max": 3}}
 SERVE = {**TRAIN, "mig": {"layout": {"1g.5gb": 7}}}
 SPOT = {
-    "instance": "g6.12xlarge",
+    "instance-type": "g6.12xlarge",
     "nodes": {"min": 0, "max": 4},
     "purchase": "spot",
-    "share": {"time-slicing": 4},
+    "gpu-sharing": {"time-slicing": 4},
     "tenants": ["research"],
 }
 EFA = {
-    "instance": "p5.48xlarge",
+    "instance-type": "p5.48xlarge",
     "nodes": {"min": 0, "max": 2},
     "efa": True,
     "tenants": ["fraud"],
     "zones": ["eu-central-1b"],
     "purchase": {"reservation": "cr-0123abcd"},
 }
-ARM = {"instance": "g5g.xlarge", "nodes": {"min": 0, "max": 2}}
+ARM = {"instance-type": "g5g.xlarge", "nodes": {"min": 0, "max": 2}}
 
 
 @pytest.fixture
@@ -188,7 +188,7 @@ def test_no_pod_reaches_the_metadata_service(small: dict[str, Any]) -> None:
 
 def test_the_root_volume_is_encrypted_with_the_given_key_or_the_clusters(small: dict[str, Any]) -> None:
     key = "arn:aws:kms:eu-central-1:111122223333:key/0123-abcd"
-    with_key = Cluster(small, TRAIN, **{"encryption-key": key, "root-volume": 300})
+    with_key = Cluster(small, TRAIN, **{"kms-key-arn": key, "root-volume-size": 300})
     (root,) = with_key.node_class["blockDeviceMappings"]
     assert root["ebs"]["encrypted"] is True
     assert (root["ebs"]["kmsKeyID"], root["ebs"]["volumeSize"]) == (key, "300Gi")
@@ -246,7 +246,7 @@ def test_every_card_with_efa_has_an_interface_for_it_and_the_first_one_for_addre
 
 
 def test_a_first_card_without_efa_gets_none(small: dict[str, Any]) -> None:
-    interfaces = Cluster(small, {**EFA, "instance": "p6-b300.48xlarge"}).node_class["networkInterfaces"]
+    interfaces = Cluster(small, {**EFA, "instance-type": "p6-b300.48xlarge"}).node_class["networkInterfaces"]
     assert [
         interface["networkCardIndex"] for interface in interfaces if interface["interfaceType"] == "efa-only"
     ] == list(range(1, 17))
@@ -275,7 +275,7 @@ def test_a_node_that_must_go_waits_longer_than_any_pod_may_ask_for(small: dict[s
 
 
 def test_replacements_keep_the_pools_pace_and_idle_nodes_need_not(small: dict[str, Any]) -> None:
-    spec = Cluster(small, {**TRAIN, "upgrade": {"at-once": 2}}).node_pool
+    spec = Cluster(small, {**TRAIN, "upgrade": {"max-unavailable": 2}}).node_pool
     assert spec["disruption"]["budgets"] == [{"nodes": "2", "reasons": ["Drifted"]}]
 
 

@@ -89,7 +89,7 @@ def environment_with(mig: str, instance: str = "p4d.24xlarge") -> Environment:
     board = INSTANCES[instance].gpu
     flavors = {"whole": {"gpu": board}}
     flavors |= {f"f{i}": {"gpu": board, "mig": profile} for i, profile in enumerate(BOARDS[board].profiles)}
-    pools = {"cut": {"instance": instance, "nodes": {"min": 0, "max": 2}, "mig": yaml.safe_load(mig)}}
+    pools = {"cut": {"instance-type": instance, "nodes": {"min": 0, "max": 2}, "mig": yaml.safe_load(mig)}}
     return Environment.model_validate({**yaml.safe_load(head), "flavors": flavors, "pools": pools})
 
 

@@ -36,22 +36,22 @@ FLAVORS = """\
   a100-1g-me: {gpu: a100-40gb, mig: 1g.5gb+me}
   a100-2g: {gpu: a100-40gb, mig: 2g.10gb}
   a100-3g: {gpu: a100-40gb, mig: 3g.20gb}
-  a100-1g-shared: {gpu: a100-40gb, mig: 1g.5gb, share: time-slicing}
-  a100-1g-me-shared: {gpu: a100-40gb, mig: 1g.5gb+me, share: time-slicing}
+  a100-1g-shared: {gpu: a100-40gb, mig: 1g.5gb, gpu-sharing: time-slicing}
+  a100-1g-me-shared: {gpu: a100-40gb, mig: 1g.5gb+me, gpu-sharing: time-slicing}
   h100-1g: {gpu: h100-80gb, mig: 1g.10gb}
-  l4-shared: {gpu: l4, share: time-slicing}
-  a10g-shared: {gpu: a10g, share: mps}
+  l4-shared: {gpu: l4, gpu-sharing: time-slicing}
+  a10g-shared: {gpu: a10g, gpu-sharing: mps}
   t4g: {gpu: t4g}
 """
 FIXED = """\
   fixed:
-    instance: p4d.24xlarge
+    instance-type: p4d.24xlarge
     nodes: 2
-    mig: {named: mixed-bag}
+    mig: {layout-name: mixed-bag}
 """
 ELASTIC = """\
   elastic:
-    instance: p4d.24xlarge
+    instance-type: p4d.24xlarge
     nodes: {min: 1, max: 3}
     mig:
       per-gpu:
@@ -59,28 +59,28 @@ ELASTIC = """\
         - {gpus: 1, slices: {1g.5gb+me: 1, 2g.10gb: 1, 3g.20gb: 1}}
 """
 OTHERS = """\
-  whole: {instance: p4d.24xlarge, nodes: 4}
-  diskless: {instance: g5g.16xlarge, nodes: 1}
+  whole: {instance-type: p4d.24xlarge, nodes: 4}
+  diskless: {instance-type: g5g.16xlarge, nodes: 1}
   sliced:
-    instance: p4d.24xlarge
+    instance-type: p4d.24xlarge
     nodes: 1
     mig: {layout: {1g.5gb: 6, 1g.5gb+me: 1}}
-    share: {time-slicing: 2}
+    gpu-sharing: {time-slicing: 2}
     tenants: [research]
   notebooks:
-    instance: g6.12xlarge
+    instance-type: g6.12xlarge
     nodes: {min: 0, max: 2}
-    share: {time-slicing: 4}
+    gpu-sharing: {time-slicing: 4}
     tenants: [research]
   side-by-side:
-    instance: g5.12xlarge
+    instance-type: g5.12xlarge
     nodes: 1
-    share: {mps: 4}
+    gpu-sharing: {mps: 4}
     tenants: [research]
 """
 SINGLE = """\
   single:
-    instance: p5.48xlarge
+    instance-type: p5.48xlarge
     nodes: 1
     mig: {layout: {1g.10gb: 7}, strategy: single}
 """
@@ -138,7 +138,7 @@ def yielded(environment: Environment, name: str) -> Counter[str | None]:
 
 def declared(environment: Environment, name: str) -> Counter[str | None]:
     pool = environment.pools[name]
-    replicas = pool.share.replicas if pool.share else 1
+    replicas = pool.gpu_sharing.replicas if pool.gpu_sharing else 1
     flavor_counts = environment.flavors_of(name)
     return Counter({environment.flavors[flavor].mig: count // replicas for flavor, count in flavor_counts.items()})
 
@@ -179,7 +179,7 @@ def cut_pools(draw: st.DrawFn) -> tuple[str, str]:
         counts = draw(st.sampled_from(feasible_layouts(machine.gpu)))
         slices = {profile: n for profile, n in zip(profiles, counts, strict=True) if n}
         layouts.append({"gpus": draw(st.integers(1, machine.gpus // 3)), "slices": slices})
-    pool = {"pool": {"instance": instance, "nodes": {"min": 0, "max": 2}, "mig": {"per-gpu": layouts}}}
+    pool = {"pool": {"instance-type": instance, "nodes": {"min": 0, "max": 2}, "mig": {"per-gpu": layouts}}}
     return flavors_of_board(machine.gpu), "".join(f"  {line}\n" for line in yaml.safe_dump(pool).splitlines())
 
 
@@ -202,7 +202,7 @@ def test_the_device_plugin_offers_what_the_flavors_are(environment: Environment)
         sharing = config.get("sharing", {})
         shared_resources = {f"{r['name']}.shared" for mode in sharing.values() for r in mode["resources"]}
         flavors = environment.flavors_of(name)
-        assert shared_resources == {environment.resource_of(f) for f in flavors if environment.flavors[f].share}
+        assert shared_resources == {environment.resource_of(f) for f in flavors if environment.flavors[f].gpu_sharing}
 
 
 def test_replicas_of_slices_have_the_plugins_names(environment: Environment) -> None:

@@ -160,7 +160,7 @@ def test_the_boundary_is_not_in_the_tenants_path(on_aws: MakeEnvironment) -> Non
 def test_no_statement_of_a_role_is_an_open_one(on_aws: MakeEnvironment) -> None:
     grants = [{"bucket": b, "prefix": f"{a}/", "access": a} for b in ("data", "bindings") for a in ACTIONS]
     files = [{"file-system": "fs-0123abcd", "access-point": POINT}]
-    of_all = granted(*grants, secrets=["a"], logs=["b"], queues=["c"], files=files)
+    of_all = granted(*grants, secrets=["a"], log_groups=["b"], sqs_queues=["c"], efs_access_points=files)
     role = only_role(on_aws(), of_all)
     assert len(list(statements(role))) > 15
     for statement in statements(role):
@@ -316,11 +316,11 @@ def test_a_secret_is_shut_to_all_but_that_namespace_and_the_platform(fraud: Tena
 
 
 def test_a_queue_is_shut_to_all_but_its_namespaces_and_unencrypted_requests(on_aws: MakeEnvironment) -> None:
-    plan = planned(on_aws(), granted(queues=["alarms"]))
-    (queue,) = plan.owned_of("queues")
+    plan = planned(on_aws(), granted(sqs_queues=["alarms"]))
+    (queue,) = plan.owned_of("sqs_queues")
     assert queue.name == "small--fraud--alarms"
-    assert others(own_policy(plan, "queues")) == [plan.roles[0].arn, AWS["platform-role"]]
-    assert own_policy(plan, "queues")["Statement"][0]["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+    assert others(own_policy(plan, "sqs_queues")) == [plan.roles[0].arn, AWS["platform-role"]]
+    assert own_policy(plan, "sqs_queues")["Statement"][0]["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
     (statement,) = statements(plan.roles[0])
     assert statement["Resource"] == [queue.arn]
     assert "sqs:DeleteQueue" not in statement["Action"]
@@ -330,13 +330,13 @@ KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/0f1e2d3c"
 
 
 def test_a_log_group_is_encrypted_by_the_environments_key_of_logs(on_aws: MakeEnvironment) -> None:
-    plan = planned(on_aws(**{"log-key": KEY}), granted(logs=["scores"]))
-    assert [group.properties["kmsKeyId"] for group in plan.owned_of("logs")] == [KEY]
+    plan = planned(on_aws(**{"tenant-log-kms-key-arn": KEY}), granted(log_groups=["scores"]))
+    assert [group.properties["kmsKeyId"] for group in plan.owned_of("log_groups")] == [KEY]
 
 
 def test_a_log_group_is_written_and_not_read_and_ends_by_the_environments_days(on_aws: MakeEnvironment) -> None:
-    plan = planned(on_aws(), granted(logs=["scores"]))
-    (group,) = plan.owned_of("logs")
+    plan = planned(on_aws(), granted(log_groups=["scores"]))
+    (group,) = plan.owned_of("log_groups")
     assert (group.name, group.properties) == ("/tenancy/small/fraud/scores", {"retentionInDays": 90})
     assert allowed(plan.roles[0]) == {"logs:CreateLogStream", "logs:PutLogEvents"}
     (statement,) = statements(plan.roles[0])
@@ -348,7 +348,7 @@ def test_files_are_mounted_through_the_tenants_access_point_alone(
     on_aws: MakeEnvironment, access: str, writes: bool
 ) -> None:
     files = {"file-system": "fs-0123abcd", "access-point": POINT, "access": access}
-    (statement,) = statements(only_role(on_aws(), granted(files=[files])))
+    (statement,) = statements(only_role(on_aws(), granted(efs_access_points=[files])))
     assert ("elasticfilesystem:ClientWrite" in statement["Action"]) is writes
     assert "elasticfilesystem:ClientRootAccess" not in statement["Action"]
     assert statement["Condition"] == {"StringEquals": {"elasticfilesystem:AccessPointArn": POINT}}
@@ -443,7 +443,7 @@ def test_without_a_pipeline_there_is_no_role_and_no_entry_for_one(fraud: TenantA
 def test_everything_carries_the_tenants_cost_vocabulary(on_aws: MakeEnvironment) -> None:
     fraud = tenant(
         storage=[{"bucket": bucket, "prefix": "fraud/", "access": "read-write"} for bucket in ("own-keys", "bindings")],
-        aws_resources={"repositories": ["a"], "secrets": ["b"], "logs": ["c"], "queues": ["d"]},
+        aws_resources={"repositories": ["a"], "secrets": ["b"], "log-groups": ["c"], "sqs-queues": ["d"]},
         ci={"github": "bank/fraud", "branch": "main"},
         budget={"monthly-usd": 1000},
     )
@@ -583,7 +583,7 @@ def test_the_order_of_grants_in_a_file_changes_nothing(on_aws: MakeEnvironment) 
 
 def test_two_tenants_have_nothing_of_one_name(on_aws: MakeEnvironment) -> None:
     def names(name: str) -> set[str]:
-        uses = {"repositories": ["a"], "secrets": ["a"], "logs": ["a"], "queues": ["a"]}
+        uses = {"repositories": ["a"], "secrets": ["a"], "log-groups": ["a"], "sqs-queues": ["a"]}
         member = tenant(aws_resources=uses, storage=[{"bucket": "bindings", "prefix": f"{name}/"}]).model_copy(
             update={"tenant": name}
         )

@@ -761,7 +761,7 @@ def test_without_a_queue_a_full_line_of_gpus_is_told(tmp_path: Path) -> None:
     """There it is the line itself that refuses the next pod."""
     spec = SpecFolder(tmp_path / "small")
     spec.add("environment.yaml", "queues: {scheduler: none}\n")
-    spec.edit("tenants/fraud.yaml", ", sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16", "")
+    spec.edit("tenants/fraud.yaml", ", sharing: lend-and-borrow, lending-limit: 8, borrowing-limit: 16", "")
     loaded = spec.load()
     alone = tmp_path / "rules.json"
     alone.write_text(json.dumps(rules := rule_file(loaded.environment, loaded.tenants)))

@@ -163,7 +163,7 @@ def test_a_pool_without_a_price_is_named_and_in_no_query(loaded: Loaded) -> None
 
 
 def test_without_a_queue_there_is_supply_and_use(spec: SpecFolder) -> None:
-    spec.edit("tenants/fraud.yaml", ", sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16", "")
+    spec.edit("tenants/fraud.yaml", ", sharing: lend-and-borrow, lending-limit: 8, borrowing-limit: 16", "")
     spec.add("environment.yaml", "queues: {scheduler: none}\n")
     boards = boards_of(spec.load())
     assert not any("kueue" in query for board in boards.values() for query in queries(board).values())

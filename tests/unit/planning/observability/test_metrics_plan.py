@@ -89,21 +89,21 @@ def test_the_namespace_of_metrics_is_the_platforms(spec: SpecFolder) -> None:
 
 
 def test_a_wait_for_a_tier_that_is_not_there_is_refused(spec: SpecFolder) -> None:
-    spec.add("environment.yaml", "metrics: {longest-wait: {prodcution: 30m}}\n")
+    spec.add("environment.yaml", "metrics: {max-wait-p90: {prodcution: 30m}}\n")
     problem = spec.problem()
     assert (problem.id, problem.given) == ("ref-01", "tier 'prodcution'")
 
 
 def test_a_wait_that_kueue_cannot_tell_is_refused(spec: SpecFolder) -> None:
-    spec.add("environment.yaml", "metrics: {longest-wait: {production: 683m}}\n")
+    spec.add("environment.yaml", "metrics: {max-wait-p90: {production: 683m}}\n")
     problem = spec.problem()
-    assert (problem.given, problem.field) == ("production: 683m", "metrics.longest-wait.production")
+    assert (problem.given, problem.field) == ("production: 683m", "metrics.max-wait-p90.production")
     assert problem.rule == "Kueue measures waits up to 40960 s"
     assert problem.change == "write 682m at most"
 
 
 def test_a_wait_that_kueue_can_just_tell_is_taken(spec: SpecFolder) -> None:
-    spec.add("environment.yaml", "metrics: {longest-wait: {production: 682m}}\n")
+    spec.add("environment.yaml", "metrics: {max-wait-p90: {production: 682m}}\n")
     assert spec.load().environment.metrics.wait_of("production") == 40_920
 
 
@@ -117,7 +117,7 @@ def test_the_longest_wait_is_the_last_bucket_of_the_queue_that_is_installed() ->
 
 def test_the_page_on_alerts_says_how_long_a_wait_can_be_told() -> None:
     text = (Path(__file__).parents[4] / "docs" / "alerts.md").read_text("utf-8")
-    assert f"Kueue's buckets of waits end at {LONGEST_WAIT} s; `longest-wait` is {LONGEST_WAIT // 60}m at most" in text
+    assert f"Kueue's buckets of waits end at {LONGEST_WAIT} s; `max-wait-p90` is {LONGEST_WAIT // 60}m at most" in text
 
 
 def test_no_rule_of_the_pack_is_broken_by_what_tenants_ask_through(watched: Loaded) -> None:
@@ -127,7 +127,7 @@ def test_no_rule_of_the_pack_is_broken_by_what_tenants_ask_through(watched: Load
 
 
 def test_without_a_view_tenants_get_no_way_to_prometheus(spec: SpecFolder) -> None:
-    spec.add("environment.yaml", "metrics: {collector: existing, tenant-view: false}\n")
+    spec.add("environment.yaml", "metrics: {collector: existing, tenant-queries: false}\n")
     loaded = spec.load()
     kinds = {item["kind"] for item in metrics_objects(loaded.environment, loaded.tenants)}
     assert kinds == {"PrometheusRule", "ServiceMonitor", "AlertmanagerConfig"}

@@ -28,11 +28,11 @@ from tests.conftest import ENVIRONMENT, SpecFolder, examples
 ENV = "environment.yaml"
 FRAUD = "tenants/fraud.yaml"
 RESEARCH = "tenants/research.yaml"
-TRAIN = "train: {instance: p4d.24xlarge, nodes: 4}"
+TRAIN = "train: {instance-type: p4d.24xlarge, nodes: 4}"
 SERVE = "    nodes: {min: 1, max: 3}\n    mig:\n      layout: {1g.5gb: 7}"
 SLICE = "  a100-1g.5gb: {gpu: a100-40gb, mig: 1g.5gb}"
 RESERVED = (
-    "train: {{instance: p4d.24xlarge, nodes: 4, purchase: {{reservation: cr-0123abcd}}, zones: [eu-central-1a]{}}}"
+    "train: {{instance-type: p4d.24xlarge, nodes: 4, purchase: {{reservation: cr-0123abcd}}, zones: [eu-central-1a]{}}}"
 )
 
 
@@ -59,7 +59,7 @@ def _loss(spec: SpecFolder, scope: LossScope, where: str, rack: int = 4) -> Loss
 def _environment(**pools: dict[str, Any]) -> Environment:
     """The small environment with other pools, and a flavor for each profile of their boards."""
     document = yaml.safe_load(ENVIRONMENT)
-    kinds = {INSTANCES[pool["instance"]].gpu for pool in pools.values()}
+    kinds = {INSTANCES[pool["instance-type"]].gpu for pool in pools.values()}
     document["flavors"] = {
         f"{board}-{i}": {"gpu": board, **({"mig": profile} if profile else {})}
         for board in kinds
@@ -112,7 +112,7 @@ def test_what_the_kubelet_and_the_platform_keep_is_taken_off(spec: SpecFolder) -
 
 def test_pods_are_counted_after_one_for_each_slice(spec: SpecFolder) -> None:
     spec.edit(ENV, SLICE, SLICE + "\n  h100-1g.10gb: {gpu: h100-80gb, mig: 1g.10gb}")
-    spec.edit(ENV, TRAIN, TRAIN + "\n  infer: {instance: p5.48xlarge, nodes: 2, mig: {layout: {1g.10gb: 7}}}")
+    spec.edit(ENV, TRAIN, TRAIN + "\n  infer: {instance-type: p5.48xlarge, nodes: 2, mig: {layout: {1g.10gb: 7}}}")
     node_yield = _yield_of(spec, "infer")
     assert node_yield.flavors == {"h100-1g.10gb": 56}
     assert node_yield.allocatable.pods == 100
@@ -128,7 +128,7 @@ def test_a_yield_is_what_the_nodes_advertise(environment: Environment, pool: str
 
 
 def test_efa_interfaces_are_among_the_resources(spec: SpecFolder) -> None:
-    change = "train: {instance: p4d.24xlarge, nodes: 4, efa: true, tenants: [fraud], zones: [eu-central-1a]}"
+    change = "train: {instance-type: p4d.24xlarge, nodes: 4, efa: true, tenants: [fraud], zones: [eu-central-1a]}"
     spec.edit(ENV, TRAIN, change)
     spec.edit(RESEARCH, "  a100: {guaranteed: 8}\n", "")
     assert _yield_of(spec, "train").resources == {"vpc.amazonaws.com/efa": 4, "nvidia.com/gpu": 8}
@@ -184,11 +184,11 @@ def test_a_tier_that_the_pool_does_not_admit_is_not_judged(spec: SpecFolder) -> 
 
 
 def test_a_pool_without_a_minimum_says_that_it_backs_nothing(spec: SpecFolder) -> None:
-    spec.edit(ENV, TRAIN, TRAIN + "\n  more: {instance: p4d.24xlarge, nodes: {min: 0, max: 2}}")
+    spec.edit(ENV, TRAIN, TRAIN + "\n  more: {instance-type: p4d.24xlarge, nodes: {min: 0, max: 2}}")
     assert "nodes.min is 0: the pool backs no guarantee" in _yield_of(spec, "more").notes
 
 
-_BATCH = "  cpu: {instance: m7i.4xlarge, nodes: %s, tiers: [batch]}\n"
+_BATCH = "  cpu: {instance-type: m7i.4xlarge, nodes: %s, tiers: [batch]}\n"
 _LESS = ["128 cores, and all nodes of cpu have 111 cores", "512Gi, and all nodes of cpu have 394Gi"]
 
 
@@ -198,8 +198,8 @@ _LESS = ["128 cores, and all nodes of cpu have 111 cores", "512Gi, and all nodes
         (_BATCH % 10, []),
         (_BATCH % "{min: 1, max: 10}", []),
         (_BATCH % 7, _LESS),
-        (_BATCH % 7 + "  other: {instance: m7i.4xlarge, nodes: 99, tiers: [production]}\n", _LESS),
-        (_BATCH % 7 + "  other: {instance: m7i.4xlarge, nodes: 99}\n", []),
+        (_BATCH % 7 + "  other: {instance-type: m7i.4xlarge, nodes: 99, tiers: [production]}\n", _LESS),
+        (_BATCH % 7 + "  other: {instance-type: m7i.4xlarge, nodes: 99}\n", []),
     ],
     ids=["as much", "as much at most", "less", "more, where others come", "more, where they come too"],
 )
@@ -228,7 +228,7 @@ def _pools(draw: st.DrawFn) -> dict[str, Any]:
         parts.append({"gpus": gpus, "slices": slices})
         unassigned_gpus -= gpus
     nodes = draw(st.sampled_from([1, {"min": 0, "max": 2}, {"min": 1, "max": 2}]))
-    return {"instance": name, "nodes": nodes, **({"mig": {"per-gpu": parts}} if parts else {})}
+    return {"instance-type": name, "nodes": nodes, **({"mig": {"per-gpu": parts}} if parts else {})}
 
 
 @settings(max_examples=examples(60))
@@ -261,7 +261,7 @@ def test_the_losses_of_single_gpus_add_up_to_the_node(pool: dict[str, Any]) -> N
 
 
 def test_a_part_is_rounded_down() -> None:
-    remaining = pool_yield(_environment(any={"instance": "p4d.24xlarge", "nodes": 1}), "any").left
+    remaining = pool_yield(_environment(any={"instance-type": "p4d.24xlarge", "nodes": 1}), "any").left
     part = parts_of(remaining, {"a": (7, Fraction(1, 7))})["a"]
     assert 7 * part.memory <= remaining.memory < 7 * (part.memory + 1)
 
@@ -297,25 +297,25 @@ def test_what_is_guaranteed_and_what_is_free_make_what_is_there(spec: SpecFolder
 
 
 def test_a_tenant_borrows_what_is_free_and_what_others_lend(spec: SpecFolder) -> None:
-    spec.edit(RESEARCH, "a100: {guaranteed: 8}", "a100: {guaranteed: 8, sharing: lend, lend-up-to: 3}")
+    spec.edit(RESEARCH, "a100: {guaranteed: 8}", "a100: {guaranteed: 8, sharing: lend, lending-limit: 3}")
     borrowable = {share.tenant: share.borrowable for share in _supply_of(spec, "a100").tenants}
     assert borrowable == {"fraud": 8 + 3, "research": 0}
 
 
 def test_no_tenant_borrows_more_than_the_file_says(spec: SpecFolder) -> None:
-    spec.edit(FRAUD, "borrow-up-to: 16", "borrow-up-to: 5")
+    spec.edit(FRAUD, "borrowing-limit: 16", "borrowing-limit: 5")
     assert _supply_of(spec, "a100").tenants[0].borrowable == 5
 
 
 def test_what_is_lent_is_lent_once_however_many_namespaces_hold_it(spec: SpecFolder) -> None:
     spec.edit(FRAUD, "gpus: {a100-1g.5gb: 14}, quota: {cpu: 16, pods: 20}", "gpus: {a100-1g.5gb: 14, a100: 8}")
-    spec.edit(RESEARCH, "{guaranteed: 8}", "{guaranteed: 8, sharing: lend-and-borrow, borrow-up-to: 99}")
+    spec.edit(RESEARCH, "{guaranteed: 8}", "{guaranteed: 8, sharing: lend-and-borrow, borrowing-limit: 99}")
     assert _supply_of(spec, "a100").tenants[1].borrowable == 8 + 8
 
 
 def test_no_tenant_borrows_from_a_pool_that_does_not_admit_it(spec: SpecFolder) -> None:
     spec.edit(
-        ENV, TRAIN, TRAIN.replace("4}", "3}") + "\n  own: {instance: p4d.24xlarge, nodes: 1, tenants: [research]}"
+        ENV, TRAIN, TRAIN.replace("4}", "3}") + "\n  own: {instance-type: p4d.24xlarge, nodes: 1, tenants: [research]}"
     )
     flavor_supply = _supply_of(spec, "a100")
     assert flavor_supply.free == 8
@@ -336,7 +336,7 @@ def test_an_upgrade_that_surges_takes_nothing(spec: SpecFolder) -> None:
 
 
 def test_guarantees_that_an_upgrade_breaks_are_named(spec: SpecFolder) -> None:
-    spec.edit(ENV, TRAIN, RESERVED.format(", upgrade: {at-once: 2}"))
+    spec.edit(ENV, TRAIN, RESERVED.format(", upgrade: {max-unavailable: 2}"))
     flavor_supply = _supply_of(spec, "a100")
     (unmet,) = flavor_supply.unmet
     assert flavor_supply.upgrading == unmet.there == 16
@@ -352,7 +352,7 @@ def test_pools_of_one_wave_are_replaced_together(spec: SpecFolder, wave: int, up
 
 
 def test_an_upgrade_takes_no_more_nodes_than_there_are(spec: SpecFolder) -> None:
-    spec.edit(ENV, TRAIN, RESERVED.format(", upgrade: {at-once: 9}"))
+    spec.edit(ENV, TRAIN, RESERVED.format(", upgrade: {max-unavailable: 9}"))
     assert _supply_of(spec, "a100").upgrading == 0
 
 
@@ -441,7 +441,7 @@ def test_only_who_may_use_the_pool_and_holds_a_share_can_be_hit(spec: SpecFolder
 
 def test_a_guarantee_is_not_met_by_a_pool_that_does_not_admit_it(spec: SpecFolder) -> None:
     spec.edit(
-        ENV, TRAIN, TRAIN.replace("4}", "2}") + "\n  own: {instance: p4d.24xlarge, nodes: 9, tenants: [research]}"
+        ENV, TRAIN, TRAIN.replace("4}", "2}") + "\n  own: {instance-type: p4d.24xlarge, nodes: 9, tenants: [research]}"
     )
     (unmet,) = _loss(spec, LossScope.NODE, "train").unmet
     assert (unmet.pools, unmet.there, unmet.missing, unmet.tenants) == (("train",), 8, 8, {"fraud": 16})
@@ -450,20 +450,22 @@ def test_a_guarantee_is_not_met_by_a_pool_that_does_not_admit_it(spec: SpecFolde
 
 def test_a_guarantee_is_not_met_by_a_pool_for_a_tier_of_another_part(spec: SpecFolder) -> None:
     spec.edit(
-        ENV, TRAIN, TRAIN.replace("4}", "3}") + "\n  prod: {instance: p4d.24xlarge, nodes: 5, tiers: [production]}"
+        ENV, TRAIN, TRAIN.replace("4}", "3}") + "\n  prod: {instance-type: p4d.24xlarge, nodes: 5, tiers: [production]}"
     )
     (unmet,) = _loss(spec, LossScope.NODE, "train").unmet
     assert (unmet.pools, unmet.missing) == (("train",), 8), "fraud holds its GPUs in a part of tier batch"
 
 
 def test_a_pool_that_only_luck_fills_breaks_no_guarantee(spec: SpecFolder) -> None:
-    spec.edit(ENV, TRAIN, TRAIN + "\n  more: {instance: p4d.24xlarge, nodes: {min: 0, max: 2}}")
+    spec.edit(ENV, TRAIN, TRAIN + "\n  more: {instance-type: p4d.24xlarge, nodes: {min: 0, max: 2}}")
     assert not any(_loss(spec, scope, "more").unmet for scope in (LossScope.GPU, LossScope.NODE, LossScope.RACK))
 
 
 def test_a_zone_takes_its_part_of_every_pool_in_it(spec: SpecFolder) -> None:
     spec.edit(ENV, TRAIN, TRAIN.replace("4}", "3, zones: [eu-central-1a, eu-central-1b]}"))
-    spec.edit(ENV, "    share: {time-slicing: 4}", "    share: {time-slicing: 4}\n    zones: [eu-central-1b]")
+    spec.edit(
+        ENV, "    gpu-sharing: {time-slicing: 4}", "    gpu-sharing: {time-slicing: 4}\n    zones: [eu-central-1b]"
+    )
     loss = _loss(spec, LossScope.ZONE, "eu-central-1b")
     assert loss.pools == ("train", "notebooks")
     assert (loss.nodes, loss.gpus, loss.units) == (3, 20, {"a100": 16, "l4-shared": 16})
@@ -475,6 +477,6 @@ def test_without_zones_no_zone_is_judged(environment: Environment) -> None:
 
 
 def test_a_pool_without_nodes_loses_nothing(spec: SpecFolder) -> None:
-    spec.edit(ENV, TRAIN, TRAIN + "\n  none: {instance: p4d.24xlarge, nodes: 0}")
+    spec.edit(ENV, TRAIN, TRAIN + "\n  none: {instance-type: p4d.24xlarge, nodes: 0}")
     loaded = spec.load()
     assert "none" not in {loss.where for loss in losses(loaded.environment, loaded.tenants)}

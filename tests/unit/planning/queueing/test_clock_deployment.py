@@ -117,12 +117,12 @@ def test_ranges_of_a_list_beside_the_files_are_in_the_mounted_ones(spec: SpecFol
     """The list itself is in no ConfigMap."""
     prefix = {"ip_prefix": "3.5.134.0/23", "region": "eu-central-1", "service": "S3"}
     spec.write("ip-ranges.json", json.dumps({"prefixes": [prefix]}))
-    network = "{service-ranges-file: ip-ranges.json, service-ranges: [52.219.0.0/16]}"
+    network = "{aws-ip-ranges-file: ip-ranges.json, aws-service-cidrs: [52.219.0.0/16]}"
     spec.add(ENV, ON + f"aws: {{region: eu-central-1, account: '111122223333', network: {network}}}\n")
     loaded = spec.load()
     mounted = load(clock_volume(clock_objects(loaded), tmp_path / "mounted").path)
-    ranges = mounted.environment.aws.network.service_ranges
-    assert set(ranges) == {"3.5.134.0/23", "52.219.0.0/16"} == set(loaded.environment.aws.network.service_ranges)
+    ranges = mounted.environment.aws.network.aws_service_cidrs
+    assert set(ranges) == {"3.5.134.0/23", "52.219.0.0/16"} == set(loaded.environment.aws.network.aws_service_cidrs)
     assert mounted.tenants == loaded.tenants
 
 

@@ -24,8 +24,8 @@ QUEUES = "queues: {%s}\nbuckets:"
 def by_claim(spec: SpecFolder) -> Environment:
     spec.edit(ENV, "  cni: vpc-cni", "  cni: vpc-cni\n  devices: dra")
     spec.edit(ENV, "nodes: {min: 1, max: 3}", "nodes: 3")
-    spec.edit(ENV, "  l4-shared: {gpu: l4, share: time-slicing}", "  l4: {gpu: l4}")
-    spec.edit(ENV, "    share: {time-slicing: 4}\n", "")
+    spec.edit(ENV, "  l4-shared: {gpu: l4, gpu-sharing: time-slicing}", "  l4: {gpu: l4}")
+    spec.edit(ENV, "    gpu-sharing: {time-slicing: 4}\n", "")
     spec.edit("tenants/research.yaml", "  l4-shared: {guaranteed: 16}", "  l4: {guaranteed: 4}")
     return spec.load().environment
 
@@ -64,7 +64,7 @@ def test_kueue_starts_with_every_kind_of_work(spec: SpecFolder) -> None:
 
 
 def test_kueue_starts_with_lengths_of_every_unit(spec: SpecFolder) -> None:
-    settings = with_queues(spec, "usage-half-life: 99999d, pods-ready-within: 1m, keep-finished: 36h")
+    settings = with_queues(spec, "usage-half-life: 99999d, pods-ready-timeout: 1m, finished-workload-retention: 36h")
     assert judges.kueue(settings) == []
     assert settings["admissionFairSharing"]["usageHalfLifeTime"] == f"{99999 * 24 * 60}m"
     assert settings["waitForPodsReady"]["timeout"] == settings["waitForPodsReady"]["recoveryTimeout"] == "1m"

@@ -51,9 +51,9 @@ from tests.conftest import SpecFolder, amounts, every, unreserved
 STACKS = Path(__file__).parents[4] / "stacks"
 ENV, FRAUD, RESEARCH = "environment.yaml", "tenants/fraud.yaml", "tenants/research.yaml"
 GPU, SLICE, REPLICA = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "nvidia.com/gpu.shared"
-BORROWS = "{guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16}"
+BORROWS = "{guaranteed: 16, sharing: lend-and-borrow, lending-limit: 8, borrowing-limit: 16}"
 BLOCK = "{capacity-block: cr-0123abcd, ends: 2027-03-01}"
-EFA = "{instance: p4d.24xlarge, nodes: 2, efa: on, zones: [eu-central-1a], tenants: [fraud]}"
+EFA = "{instance-type: p4d.24xlarge, nodes: 2, efa: on, zones: [eu-central-1a], tenants: [fraud]}"
 
 
 def plan_of(spec: SpecFolder) -> Plan:
@@ -266,7 +266,7 @@ def test_every_limit_below_the_root_is_written(plan: Plan) -> None:
 
 def test_amounts_are_spelt_as_kueue_writes_them_back(spec: SpecFolder) -> None:
     """Its webhook writes the whole object anew, and a second run would see another text."""
-    spec.edit(ENV, "  serve:\n", "  general: {instance: m7i.4xlarge, nodes: 2}\n  serve:\n")
+    spec.edit(ENV, "  serve:\n", "  general: {instance-type: m7i.4xlarge, nodes: 2}\n  serve:\n")
     spec.edit(ENV, "quota: {cpu: 128, memory: 512Gi, ", "quota: {cpu: 10000, memory: 512Gi, ")
     spec.edit(FRAUD, "quota: {cpu: 16, pods: 20}", "quota: {cpu: 2000, pods: 20}")
     spec.edit(FRAUD, "gpus: {a100-1g.5gb: 14}, ", "")
@@ -292,12 +292,12 @@ def test_cohorts_below_the_root_have_nothing_of_their_own(plan: Plan) -> None:
         ("{guaranteed: 16}", 0, 0),
         ("{guaranteed: 16, sharing: strict}", 0, 0),
         ("{guaranteed: 16, sharing: lend}", 16, 0),
-        ("{guaranteed: 16, sharing: lend, lend-up-to: 0}", 0, 0),
+        ("{guaranteed: 16, sharing: lend, lending-limit: 0}", 0, 0),
         ("{guaranteed: 5, sharing: lend-and-borrow}", 5, 5),
-        ("{guaranteed: 16, sharing: lend, lend-up-to: 5}", 5, 0),
-        ("{guaranteed: 16, sharing: lend-and-borrow, borrow-up-to: 7}", 16, 7),
-        ("{guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 16, borrow-up-to: 7}", 16, 7),
-        ("{guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 16, borrow-up-to: 10000}", 16, 16),
+        ("{guaranteed: 16, sharing: lend, lending-limit: 5}", 5, 0),
+        ("{guaranteed: 16, sharing: lend-and-borrow, borrowing-limit: 7}", 16, 7),
+        ("{guaranteed: 16, sharing: lend-and-borrow, lending-limit: 16, borrowing-limit: 7}", 16, 7),
+        ("{guaranteed: 16, sharing: lend-and-borrow, lending-limit: 16, borrowing-limit: 10000}", 16, 16),
     ],
 )
 def test_a_tenant_lends_and_borrows_what_it_says_and_never_more_than_there_is(
@@ -312,8 +312,8 @@ def test_a_tenant_lends_and_borrows_what_it_says_and_never_more_than_there_is(
 
 
 def test_what_is_lent_of_two_pools_is_no_more_than_what_is_lent_in_all(spec: SpecFolder) -> None:
-    spec.edit(ENV, "  serve:\n", "  also: {instance: p4d.24xlarge, nodes: 2}\n  serve:\n")
-    spec.edit(FRAUD, BORROWS, "{guaranteed: 40, sharing: lend, lend-up-to: 35}")
+    spec.edit(ENV, "  serve:\n", "  also: {instance-type: p4d.24xlarge, nodes: 2}\n  serve:\n")
+    spec.edit(FRAUD, BORROWS, "{guaranteed: 40, sharing: lend, lending-limit: 35}")
     lent = amounts(queue_object(plan_of(spec), "Cohort", "tenant--fraud"), "lendingLimit")
     assert (lent["also", GPU], lent["train", GPU]) == (16, 19)
 
@@ -362,7 +362,7 @@ def test_a_tier_that_borrows_reaches_what_other_tiers_hold_and_what_the_tenant_b
 
 
 def test_a_tier_that_does_not_borrow_borrows_nothing_of_anything(spec: SpecFolder) -> None:
-    spec.edit(ENV, "    priority: 1000\n", "    priority: 1000\n    borrows: false\n")
+    spec.edit(ENV, "    priority: 1000\n", "    priority: 1000\n    allow-borrowing: false\n")
     plan = plan_of(spec)
     assert set(amounts(cluster_queue(plan, "fraud--production"), "borrowingLimit").values()) == {0}
     assert amounts(cluster_queue(plan, "fraud--production"))["serve", SLICE] == 14
@@ -378,7 +378,7 @@ def test_what_is_lent_stands_first_in_pools_that_others_may_use(spec: SpecFolder
 
 
 def test_the_cpu_of_what_is_borrowed_in_one_of_two_pools_is_counted_once(spec: SpecFolder) -> None:
-    spec.edit(ENV, "  serve:\n", "  also: {instance: p4d.24xlarge, nodes: 4}\n  serve:\n")
+    spec.edit(ENV, "  serve:\n", "  also: {instance-type: p4d.24xlarge, nodes: 4}\n  serve:\n")
     cohort = queue_object(plan_of(spec), "Cohort", "tenant--fraud")
     borrowed = amounts(cohort, "borrowingLimit")
     assert borrowed["train", GPU] == borrowed["also", GPU] == 16
@@ -471,8 +471,8 @@ def test_a_replica_is_a_share_of_a_board_rounded_up(spec: SpecFolder, replicas: 
 
 def test_of_two_boards_with_one_name_for_their_slices_the_larger_counts(spec: SpecFolder) -> None:
     more = "  h100-1g.10gb: {gpu: h100-80gb, mig: 1g.10gb}\n  a100-1g.10gb: {gpu: a100-40gb, mig: 1g.10gb}\npools:\n"
-    more += "  one: {instance: p4d.24xlarge, nodes: 1, mig: {layout: {1g.10gb: 4}}, tenants: [fraud]}\n"
-    more += "  two: {instance: p5.48xlarge, nodes: 1, mig: {layout: {1g.10gb: 7}}, tenants: [research]}\n"
+    more += "  one: {instance-type: p4d.24xlarge, nodes: 1, mig: {layout: {1g.10gb: 4}}, tenants: [fraud]}\n"
+    more += "  two: {instance-type: p5.48xlarge, nodes: 1, mig: {layout: {1g.10gb: 7}}, tenants: [research]}\n"
     spec.edit(ENV, "pools:\n", more)
     environment = spec.load().environment
     assert environment.resource_of("h100-1g.10gb") == environment.resource_of("a100-1g.10gb")
@@ -480,7 +480,7 @@ def test_of_two_boards_with_one_name_for_their_slices_the_larger_counts(spec: Sp
 
 
 def test_of_two_ways_to_share_the_larger_replica_counts(spec: SpecFolder) -> None:
-    twice = "{instance: g6.12xlarge, nodes: 1, share: {time-slicing: 2}, tenants: [research]}"
+    twice = "{instance-type: g6.12xlarge, nodes: 1, gpu-sharing: {time-slicing: 2}, tenants: [research]}"
     spec.edit(ENV, "  serve:\n", f"  a-twice: {twice}\n  serve:\n")
     assert board_units(spec.load().environment)[REPLICA] == (28, 28), "though a GPU of the other pool has four"
 
@@ -500,7 +500,7 @@ def test_what_a_job_asks_for_is_changed_into_what_the_queue_has(plan: Plan, envi
 
 
 def test_the_most_that_a_namespace_holds_is_what_its_queue_could_give(spec: SpecFolder) -> None:
-    spec.edit(ENV, "  serve:\n", "  also: {instance: p4d.24xlarge, nodes: 1}\n  serve:\n")
+    spec.edit(ENV, "  serve:\n", "  also: {instance-type: p4d.24xlarge, nodes: 1}\n  serve:\n")
     loaded = spec.load()
     fraud = loaded.tenants[0]
     train, serve = fraud.namespaces
@@ -509,7 +509,7 @@ def test_the_most_that_a_namespace_holds_is_what_its_queue_could_give(spec: Spec
 
 
 def test_the_most_that_a_namespace_of_a_firm_tier_holds_is_what_its_tier_is_promised(spec: SpecFolder) -> None:
-    spec.edit(ENV, "    priority: 1000\n", "    priority: 1000\n    borrows: false\n")
+    spec.edit(ENV, "    priority: 1000\n", "    priority: 1000\n    allow-borrowing: false\n")
     spec.edit(FRAUD, "people:", "  - {name: score, tier: production, gpus: {a100-1g.5gb: 0, a100: 3}}\npeople:")
     loaded = spec.load()
     fraud = loaded.tenants[0]
@@ -518,7 +518,7 @@ def test_the_most_that_a_namespace_of_a_firm_tier_holds_is_what_its_tier_is_prom
 
 
 def test_a_guarantee_stands_whole_in_one_pool_if_it_can(spec: SpecFolder) -> None:
-    spec.edit(ENV, "  serve:\n", "  also: {instance: p4d.24xlarge, nodes: 2}\n  serve:\n")
+    spec.edit(ENV, "  serve:\n", "  also: {instance-type: p4d.24xlarge, nodes: 2}\n  serve:\n")
     plan = plan_of(spec)
     assert amounts(cluster_queue(plan, "fraud--batch"))["also", GPU] == 16
     assert amounts(cluster_queue(plan, "research--batch"))["train", GPU] == 8
@@ -527,7 +527,7 @@ def test_a_guarantee_stands_whole_in_one_pool_if_it_can(spec: SpecFolder) -> Non
 def test_a_tenant_that_comes_changes_no_namespace_of_another_and_its_queues_where_both_have_a_choice(
     spec: SpecFolder,
 ) -> None:
-    spec.edit(ENV, "  serve:\n", "  also: {instance: p4d.24xlarge, nodes: 3}\n  serve:\n")
+    spec.edit(ENV, "  serve:\n", "  also: {instance-type: p4d.24xlarge, nodes: 3}\n  serve:\n")
     loaded = spec.load()
     fraud, research = loaded.tenants
     share = research.gpus["a100"].model_copy(update={"guaranteed": 20})
@@ -576,15 +576,15 @@ def test_a_tenants_queues_count_alike(spec: SpecFolder) -> None:
 
 
 def test_a_tier_says_whether_later_work_may_overtake(spec: SpecFolder) -> None:
-    spec.edit(ENV, "    priority: 1000\n", "    priority: 1000\n    order: strict\n")
+    spec.edit(ENV, "    priority: 1000\n", "    priority: 1000\n    queueing-strategy: strict-fifo\n")
     plan = plan_of(spec)
     assert cluster_queue(plan, "fraud--production")["spec"]["queueingStrategy"] == "StrictFIFO"
     assert cluster_queue(plan, "fraud--batch")["spec"]["queueingStrategy"] == "BestEffortFIFO"
 
 
-@pytest.mark.parametrize(("gate", "stop"), [("open", "None"), ("hold", "Hold"), ("drain", "HoldAndDrain")])
+@pytest.mark.parametrize(("gate", "stop"), [("none", "None"), ("hold", "Hold"), ("hold-and-drain", "HoldAndDrain")])
 def test_a_tenants_gate_stops_its_queues_and_no_others(spec: SpecFolder, gate: str, stop: str) -> None:
-    spec.add(FRAUD, f"queue: {gate}\n")
+    spec.add(FRAUD, f"stop-policy: {gate}\n")
     policies = {
         name: queue["spec"]["stopPolicy"] for name, queue in objects_by_name(plan_of(spec), "ClusterQueue").items()
     }
@@ -604,7 +604,9 @@ def today(monkeypatch: pytest.MonkeyPatch) -> Any:
 def block(spec: SpecFolder) -> None:
     """Research's own pool becomes a capacity block, and its a100 go."""
     spec.edit(
-        ENV, "    nodes: 1\n    share", f"    nodes: 1\n    zones: [eu-central-1a]\n    purchase: {BLOCK}\n    share"
+        ENV,
+        "    nodes: 1\n    gpu-sharing",
+        f"    nodes: 1\n    zones: [eu-central-1a]\n    purchase: {BLOCK}\n    gpu-sharing",
     )
     spec.edit(RESEARCH, "  a100: {guaranteed: 8}\n", "")
 
@@ -631,9 +633,9 @@ def test_nothing_starts_on_a_capacity_block_that_ends(
 ) -> None:
     today(day)
     block(spec)
-    spec.add(ENV, f"queues: {{hold-before-end: {before_end}}}\n")
+    spec.add(ENV, f"queues: {{hold-before-capacity-block-end: {before_end}}}\n")
     if stop is None:
-        assert spec.problem().field == "queues.hold-before-end"
+        assert spec.problem().field == "queues.hold-before-capacity-block-end"
         return
     plan = plan_of(spec)
     queue = cluster_queue(plan, "research--batch")
@@ -655,7 +657,7 @@ def test_nothing_starts_on_a_capacity_block_before_it_begins(spec: SpecFolder, t
 
 def test_who_has_another_pool_goes_on_there_when_a_block_ends(spec: SpecFolder, today: Any) -> None:
     today("2027-02-28")
-    more = f"{{instance: p4d.24xlarge, nodes: 2, zones: [eu-central-1a], purchase: {BLOCK}}}"
+    more = f"{{instance-type: p4d.24xlarge, nodes: 2, zones: [eu-central-1a], purchase: {BLOCK}}}"
     spec.edit(ENV, "  serve:\n", f"  block: {more}\n  serve:\n")
     queue = cluster_queue(plan_of(spec), "fraud--batch")
     assert queue["spec"]["stopPolicy"] == "None"
@@ -666,7 +668,7 @@ def test_who_has_another_pool_goes_on_there_when_a_block_ends(spec: SpecFolder, 
 def test_a_gate_that_is_shut_stays_shut_when_a_block_ends(spec: SpecFolder, today: Any) -> None:
     today("2027-03-01")
     block(spec)
-    spec.add(RESEARCH, "queue: drain\n")
+    spec.add(RESEARCH, "stop-policy: hold-and-drain\n")
     assert cluster_queue(plan_of(spec), "research--batch")["spec"]["stopPolicy"] == "HoldAndDrain"
 
 
@@ -685,7 +687,7 @@ def test_a_flavor_is_a_pool_with_its_taints_tolerated(plan: Plan, environment: E
 
 
 def test_a_pool_without_gpus_is_no_flavor(spec: SpecFolder) -> None:
-    spec.edit(ENV, "  serve:\n", "  general: {instance: m7i.4xlarge, nodes: 2}\n  serve:\n")
+    spec.edit(ENV, "  serve:\n", "  general: {instance-type: m7i.4xlarge, nodes: 2}\n  serve:\n")
     plan = plan_of(spec)
     assert "general" not in objects_by_name(plan, "ResourceFlavor")
     quota = amounts(cluster_queue(plan, "research--batch"))
@@ -700,7 +702,7 @@ def test_own_pools_come_first_then_what_is_paid_for_anyway_and_spot_last(spec: S
         "c-reserved": "nodes: 1, zones: [eu-central-1a], purchase: {reservation: cr-0123abcd}",
         "d-demand": "nodes: 1",
     }
-    text = "".join(f"  {name}: {{instance: p4d.24xlarge, {fields}}}\n" for name, fields in kinds.items())
+    text = "".join(f"  {name}: {{instance-type: p4d.24xlarge, {fields}}}\n" for name, fields in kinds.items())
     spec.edit(ENV, "  serve:\n", text + "  serve:\n")
     order = flavors(cluster_queue(plan_of(spec), "research--batch"))
     assert order == ["b-reserved", "a-demand", "notebooks", "a-spot", "c-reserved", "d-demand", "train"]
@@ -779,9 +781,9 @@ def test_a_pool_has_a_topology_of_the_layers_that_its_nodes_tell(
 
 def test_beside_a_topology_machines_have_names_that_no_pod_asks_for(spec: SpecFolder) -> None:
     """And the same amounts: CPU in thousandths, memory in bytes."""
-    spec.edit(ENV, "  serve:\n", "  far: {instance: p4d.24xlarge, nodes: 4}\n  serve:\n")
+    spec.edit(ENV, "  serve:\n", "  far: {instance-type: p4d.24xlarge, nodes: 4}\n  serve:\n")
     plain = amounts(cluster_queue(plan_of(spec), "research--batch"))
-    spec.edit(ENV, "far: {instance: p4d.24xlarge, nodes: 4}", f"far: {EFA.replace('nodes: 2', 'nodes: 4')}")
+    spec.edit(ENV, "far: {instance-type: p4d.24xlarge, nodes: 4}", f"far: {EFA.replace('nodes: 2', 'nodes: 4')}")
     environment, queue = spec.load().environment, cluster_queue(plan_of(spec), "research--batch")
     assert queue["spec"]["resourceGroups"][0]["coveredResources"] == [CORES, MEMORY]
     assert amounts(queue)[ANY_POOL, CORES] == 1000 * plain[ANY_POOL, "cpu"]
@@ -827,9 +829,9 @@ def test_a_namespaces_queues_lead_to_its_own_tier(spec: SpecFolder) -> None:
     assert {q["stopPolicy"] for q in local(plan, "fraud--train").values()} == {"None"}, "the tenant's gate is above"
 
 
-@pytest.mark.parametrize(("gate", "stop"), [("open", "None"), ("hold", "Hold"), ("drain", "HoldAndDrain")])
+@pytest.mark.parametrize(("gate", "stop"), [("none", "None"), ("hold", "Hold"), ("hold-and-drain", "HoldAndDrain")])
 def test_a_namespaces_gate_stops_its_own_queues_and_no_other_namespaces(spec: SpecFolder, gate: str, stop: str) -> None:
-    spec.edit(FRAUD, "{name: train, ", f"{{name: train, queue: {gate}, queues: {{urgent: 9}}, ")
+    spec.edit(FRAUD, "{name: train, ", f"{{name: train, stop-policy: {gate}, queues: {{urgent: 9}}, ")
     plan = plan_of(spec)
     assert {name: q["stopPolicy"] for name, q in local(plan, "fraud--train").items()} == {
         "default": stop,
@@ -922,8 +924,8 @@ def test_a_class_is_asked_for_pools_that_scale_alone(spec: SpecFolder) -> None:
 def claimed(spec: SpecFolder) -> Loaded:
     spec.edit(ENV, "  cni: vpc-cni", "  cni: vpc-cni\n  devices: dra")
     spec.edit(ENV, "nodes: {min: 1, max: 3}", "nodes: 3")
-    spec.edit(ENV, "  l4-shared: {gpu: l4, share: time-slicing}", "  l4: {gpu: l4}")
-    spec.edit(ENV, "    share: {time-slicing: 4}\n", "")
+    spec.edit(ENV, "  l4-shared: {gpu: l4, gpu-sharing: time-slicing}", "  l4: {gpu: l4}")
+    spec.edit(ENV, "    gpu-sharing: {time-slicing: 4}\n", "")
     spec.edit(RESEARCH, "  l4-shared: {guaranteed: 16}", "  l4: {guaranteed: 4}")
     spec.edit(ENV, "  serve:\n", f"  far: {EFA}\n  serve:\n")
     return spec.load()

@@ -11,12 +11,12 @@ from tenancy.spec.fields.environment import Environment
 
 def _properties(environment: Environment) -> dict[str, Any]:
     # Without a key of the environment the service encrypts by its own.
-    key = {"kmsKeyId": environment.aws.log_key} if environment.aws.log_key else {}
-    return {"retentionInDays": environment.aws.log_days, **key}
+    key = {"kmsKeyId": environment.aws.tenant_log_kms_key_arn} if environment.aws.tenant_log_kms_key_arn else {}
+    return {"retentionInDays": environment.aws.log_retention_days, **key}
 
 
-LOGS = AwsKind(
-    field="logs",
+LOG_GROUPS = AwsKind(
+    field="log_groups",
     noun="log group",
     type="cloudwatch/logGroup:LogGroup",
     service="logs",
