@@ -35,8 +35,9 @@ END_SECONDS = 60.0
 """For which nothing may be wrong at rest, and within which what was told to end has ended."""
 REST_PATIENCES = 3
 """Within so many times that long all comes to rest: on a busy machine evictions may follow from others for a minute."""
-RETRY_SECONDS = 70.0
-"""Within which a controller makes a pod again that was refused: the Job controller's longest delay is a minute."""
+REFUSAL_SECONDS = 400.0
+"""Time for which a refusal of a pod by the namespace's quota counts. A controller repeats it within a minute, but its
+client sends 25 events of an object and then one in five minutes."""
 CHILDREN = {"leaderworkerset": ("apps/v1", "StatefulSet"), "rayjob": ("ray.io/v1", "RayCluster")}
 """Labels of kinds whose children are no Jobs."""
 RAY_OUTCOME = "played.example/ray-job"
@@ -424,7 +425,7 @@ class Player:
         return {
             _work_of(event["involvedObject"]["name"])
             for event in events
-            if "exceeded quota" in event["message"] and now - _time(event.get("lastTimestamp")) < RETRY_SECONDS
+            if "exceeded quota" in event["message"] and now - _time(event.get("lastTimestamp")) < REFUSAL_SECONDS
         }
 
     def _kept_waiting(self, tenant: str, workloads: Sequence[Object], holdings: Sequence[QueueUse]) -> dict[str, str]:
