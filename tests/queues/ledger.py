@@ -26,12 +26,13 @@ from tenancy.kube.requests import MERGE, collection
 from tenancy.planning.queueing.queue_names import API
 from tests.ledger_events import Event
 from tests.running_operators import Operators
+from tests.waiting import PATIENCE
 
 QUIET_SECONDS = 1.5
 """For which nothing may change at rest."""
 LOOP_SECONDS = 6.0
 """For which no work may be evicted, or start again after it: the evictions of a loop are two to five seconds apart."""
-END_SECONDS = 60.0
+END_SECONDS = PATIENCE
 """For which nothing may be wrong at rest, and within which what was told to end has ended."""
 REST_PATIENCES = 3
 """Within so many times that long all comes to rest: on a busy machine evictions may follow from others for a minute."""
