@@ -26,6 +26,7 @@ from tenancy.spec.loader import Loaded, load
 from tests.conftest import SpecFolder, documents, every, unreserved
 
 BANK = Path(__file__).parents[3] / "stacks" / "bank"
+LOCAL = BANK.with_name("local")
 ENGINE_BYTES = 450 * 2**20
 """Memory of engine, provider, program and pack of one stack, measured: docs/gitops.md."""
 IMAGE = f"registry.bank.example/shared/tenancy-ci@sha256:{'0' * 64}"
@@ -168,16 +169,16 @@ def test_more_objects_than_an_application_can_keep_are_refused_with_2(
     size = application_bytes(plan.objects())
     for limit, code in ((size, 0), (size - 1, 2)):
         monkeypatch.setattr(argo, "ETCD_REQUEST", limit)
-        result = run("--out", tmp_path / str(limit), "--gitops", "argo", *REPO)
+        result = run("--out", tmp_path / str(limit), "--gitops", "argo", *REPO, folder=BANK)
         assert result.exit_code == code, result.output
     assert f"given {len(plan.tenants)} tenants and one Application of Argo CD" in result.stderr
     assert not (tmp_path / str(size - 1)).exists()
-    assert run("--out", tmp_path / "flux", "--gitops", "flux", *REPO).exit_code == 0
+    assert run("--out", tmp_path / "flux", "--gitops", "flux", *REPO, folder=BANK).exit_code == 0
     number = re.findall(r"change: --shards (\d+)", result.stderr)[0]
-    result = run("--out", tmp_path / "shards", "--gitops", "argo", *REPO, "--shards", number)
+    result = run("--out", tmp_path / "shards", "--gitops", "argo", *REPO, "--shards", number, folder=BANK)
     assert result.exit_code == 0, "as many as the message says suffice"
     monkeypatch.setattr(argo, "ETCD_REQUEST", application_bytes(plan.platform.objects()) - 1)
-    result = run("--out", tmp_path / "none", "--gitops", "argo", *REPO, "--shards", number)
+    result = run("--out", tmp_path / "none", "--gitops", "argo", *REPO, "--shards", number, folder=BANK)
     assert result.exit_code == 2
     assert "change: another tool, or several environments" in result.stderr
 
@@ -386,8 +387,8 @@ def test_deployments_are_set_by_flags_that_the_engine_has(plan: Plan) -> None:
 # The command
 
 
-def run(*words: object) -> Result:
-    result = CliRunner().invoke(main, ["render", str(BANK), *map(str, words)])
+def run(*words: object, folder: Path = LOCAL) -> Result:
+    result = CliRunner().invoke(main, ["render", str(folder), *map(str, words)])
     assert result.exception is None or isinstance(result.exception, SystemExit), "no traceback, whatever is given"
     return result
 
@@ -425,8 +426,8 @@ def test_the_same_spec_is_the_same_bytes(plan: Plan) -> None:
             "given --stack without --preview",
         ),
         (
-            ("--gitops", "operator", "--repo", "x", "--image", IMAGE, "--preview", "--stack", "bank--ghost"),
-            "given --stack bank--ghost; rule: a stack of bank; change: use one of bank, ",
+            ("--gitops", "operator", "--repo", "x", "--image", IMAGE, "--preview", "--stack", "local--ghost"),
+            "given --stack local--ghost; rule: a stack of local; change: use one of local",
         ),
     ],
 )
@@ -454,8 +455,9 @@ def test_that_no_tool_asks_what_the_cluster_runs_is_said_where_guards_would_refu
 def test_what_a_tool_does_not_make_on_aws_is_said_where_there_is_something(tmp_path: Path) -> None:
     repo = ("--repo", "https://x.example/y")
     sentence = "the tool creates Kubernetes objects only"
-    assert sentence in run("--out", tmp_path / "argo", "--gitops", "argo", *repo).stderr
-    assert sentence not in run("--out", tmp_path / "all", "--gitops", "operator", *repo, "--image", IMAGE).stderr
+    assert sentence in run("--out", tmp_path / "argo", "--gitops", "argo", *repo, folder=BANK).stderr
+    operator = run("--out", tmp_path / "all", "--gitops", "operator", *repo, "--image", IMAGE, folder=BANK)
+    assert sentence not in operator.stderr
     small = SpecFolder(tmp_path / "small")
     command = ["render", str(small.path), "--out", str(tmp_path / "out"), "--gitops", "argo", *repo]
     result = CliRunner().invoke(main, command)

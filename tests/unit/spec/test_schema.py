@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 
 from tenancy.spec.fields.base import Spec
 from tenancy.spec.json_schema import MODELS, schema
+from tests.conftest import examples
 
 ROOT = Path(__file__).parents[3]
 
@@ -103,7 +104,7 @@ def test_both_schemas_have_patterns() -> None:
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-@settings(max_examples=60, derandomize=True)
+@settings(max_examples=examples(60), derandomize=True)
 @given(data=st.data())
 def test_an_editor_takes_the_texts_that_we_take(pattern: str, data: st.DataObject) -> None:
     compiled = re.compile(pattern, re.ASCII)
