@@ -99,6 +99,7 @@ docs: $(VENV)/docs ## build the documentation as a site, in site/
 	@$(TENANCY) schema --python > $(VENV)/typed.py && cp $(VENV)/typed.py tenancy/spec/typed.py
 	@$(TENANCY) claims local --markdown > docs/claims.md
 	@$(BIN)/python -m scripts.reference
+	@$(BIN)/python -m scripts.exhaustive
 	@$(BIN)/python -m judged.dependencies
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 

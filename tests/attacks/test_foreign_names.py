@@ -14,7 +14,13 @@ from tenancy.spec.loader import load
 
 PATTERN = 'namespace-name: "ml-{tenant}-{namespace}"\nplatform:\n'
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = pytest.mark.exhaustive(
+    reason=(
+        "the same attacks on a lab of its own whose namespaces have names "
+        "of others; `make test` runs them where names have the tenant in "
+        "front"
+    )
+)
 
 
 @pytest.fixture(scope="module")

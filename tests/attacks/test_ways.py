@@ -146,7 +146,16 @@ def _held_by_queue(case: Attack) -> bool:
 
 
 @pytest.mark.parametrize(
-    "way", [pytest.param(way, marks=() if way == "replace" else pytest.mark.exhaustive) for way in WAYS]
+    "way",
+    [
+        pytest.param(
+            way,
+            marks=()
+            if way == "replace"
+            else pytest.mark.exhaustive(reason="the other ways to write an object; `make test` replaces it"),
+        )
+        for way in WAYS
+    ],
 )
 def test_no_template_becomes_what_it_may_not_be(
     cluster: Cluster, home: AttackedNamespace, stood: str, way: str

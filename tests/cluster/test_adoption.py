@@ -384,6 +384,7 @@ def test_a_namespace_that_was_taken_over_is_given_back_as_it_was_and_its_work_st
     assert "in no file" not in project.tenancy("report", "adoption", "local").out
 
 
+@pytest.mark.exhaustive(reason="a namespace is taken over twice; `make test` does it once and gives it back")
 def test_it_is_taken_over_again(project: Project, scene: Scene) -> None:
     drop(scene, "apps/v1", "Deployment", "elsewhere")
     project.write(FILE, TENANT)
@@ -400,7 +401,13 @@ def stage(project: Project, leaving: str) -> None:
     project.write(FILE, text + (f"offboarding: {leaving}\n" if leaving else ""))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason=(
+        "a tenant with running and waiting work on hold in an adopted "
+        "namespace; tests/queues/test_changes.py and "
+        "tests/engine/test_offboarding.py have one on hold"
+    )
+)
 def test_on_hold_what_runs_ends_what_waits_waits_and_people_read(project: Project, scene: Scene) -> None:
     """Two jobs of 8 GPUs of 8: one runs. On hold it goes on; when it has ended, the other still waits."""
     drop(scene, "apps/v1", "Deployment", "good")
@@ -424,7 +431,9 @@ def test_on_hold_what_runs_ends_what_waits_waits_and_people_read(project: Projec
     assert not scene.runs(HOME, "waits")
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="the way back from hold in an adopted namespace; tests/queues/test_changes.py opens a queue that was on hold"
+)
 def test_back_from_hold_what_waited_starts_and_people_write(project: Project, scene: Scene) -> None:
     stage(project, "")
     project.up()
@@ -432,7 +441,12 @@ def test_back_from_hold_what_waited_starts_and_people_write(project: Project, sc
     assert scene.ask("fraud", scene.job("fraud", "more", 1), "?dryRun=All").ok
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason=(
+        "an export of real objects, which `make test` has nowhere; the stage "
+        "is in tests/unit/deploy/test_offboarding_stacks.py"
+    )
+)
 def test_an_export_holds_what_can_be_made_again_and_says_what_it_lacks(
     project: Project, scene: Scene, tmp_path: Path
 ) -> None:
@@ -489,7 +503,9 @@ def test_an_export_holds_what_can_be_made_again_and_says_what_it_lacks(
     assert next(yaml.safe_load_all(file.read_text()))["data"] == {"word": "aHVzaA=="}
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="Kueue is down while a tenant leaves; a removal that is held is named in tests/engine/test_offboarding.py"
+)
 def test_with_kueue_down_nothing_begins_and_what_had_begun_names_it(project: Project, scene: Scene) -> None:
     """`tenancy up` does not begin. What goes down in the middle of a removal is played by its second half alone: it
     says what holds the pods of a job that was deleted, and who should let go. With Kueue back the command goes on."""

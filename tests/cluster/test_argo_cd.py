@@ -14,7 +14,15 @@ from tenancy.deploy.gitops.argo import COMPARE, WAVE, application_bytes
 from tenancy.lab.kueue import _path
 from tests.waiting import until
 
-pytestmark = [pytest.mark.exhaustive, pytest.mark.chapters]
+pytestmark = [
+    pytest.mark.exhaustive(
+        reason=(
+            "runs Argo CD's own controllers; the order and the objects that "
+            "stay are in tests/unit/deploy/test_gitops_files.py"
+        )
+    ),
+    pytest.mark.chapters,
+]
 
 DENY = "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies/default-deny"
 

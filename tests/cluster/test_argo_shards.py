@@ -22,7 +22,15 @@ from tenancy.deploy.gitops.source import shard_of
 from tenancy.lab.kueue import _path
 from tests.waiting import until
 
-pytestmark = [pytest.mark.exhaustive, pytest.mark.chapters]
+pytestmark = [
+    pytest.mark.exhaustive(
+        reason=(
+            "runs Argo CD's own controllers over several Applications; their "
+            "files are in tests/unit/deploy/test_gitops_files.py"
+        )
+    ),
+    pytest.mark.chapters,
+]
 
 SHARDS = ("small.shard-1", "small.shard-2")
 ALL = ("small.platform", *SHARDS)

@@ -261,7 +261,22 @@ def _devices(cluster: Cluster) -> set[str]:
     return {item["metadata"]["uid"] for kind in kinds for item in cluster.api.items(group(API, None, kind))}
 
 
-@pytest.mark.parametrize("devices", ["dra", pytest.param("plugin", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(
+    "devices",
+    [
+        "dra",
+        pytest.param(
+            "plugin",
+            marks=pytest.mark.exhaustive(
+                reason=(
+                    "all attacks where GPUs come by the device plugin; `make test` runs "
+                    "them where GPUs are claimed, and tests/attacks with the device "
+                    "plugin"
+                )
+            ),
+        ),
+    ],
+)
 def test_verify_finds_no_gap_and_skips_nothing_but_what_has_no_occasion(
     request: pytest.FixtureRequest, devices: str
 ) -> None:
@@ -276,9 +291,10 @@ def test_verify_finds_no_gap_and_skips_nothing_but_what_has_no_occasion(
     assert _devices(cluster) == before, "nothing is made"
 
 
-@pytest.mark.parametrize(
-    "rule", ["gpu-06", *(pytest.param(rule, marks=pytest.mark.exhaustive) for rule in ("gpu-08", "sched-01"))]
+@pytest.mark.exhaustive(
+    reason="takes rules of claims away one by one; `make test` takes the quota away here and rules in tests/attacks"
 )
+@pytest.mark.parametrize("rule", ["gpu-06", "gpu-08", "sched-01"])
 def test_without_a_rule_exactly_its_attacks_get_through(dra: Cluster, rule: str) -> None:
     attacks = [a for a in dra.attacks if not a.skipped]
     rule_attacks = [a for a in attacks if a.rule == rule]
@@ -287,7 +303,21 @@ def test_without_a_rule_exactly_its_attacks_get_through(dra: Cluster, rule: str)
         assert dra.through(attacks) == {a.id for a in rule_attacks}
 
 
-@pytest.mark.parametrize("devices", ["dra", pytest.param("plugin", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(
+    "devices",
+    [
+        "dra",
+        pytest.param(
+            "plugin",
+            marks=pytest.mark.exhaustive(
+                reason=(
+                    "takes the quota away where GPUs come by the device plugin; `make "
+                    "test` does it where GPUs are claimed"
+                )
+            ),
+        ),
+    ],
+)
 def test_without_its_quota_exactly_the_attacks_on_it_get_through(request: pytest.FixtureRequest, devices: str) -> None:
     cluster: Cluster = request.getfixturevalue(devices)
     place, attacks = cluster.place("fraud--train"), [a for a in cluster.attacks if not a.skipped]
@@ -581,7 +611,12 @@ def test_the_scheduler_gives_a_claim_the_one_device_of_its_class(
 # The other way round: extended resources, and no claims
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason=(
+        "claims of the platform beside the device plugin; that a tenant's "
+        "claim is refused is among the attacks of `make test`"
+    )
+)
 def test_with_the_device_plugin_not_even_the_platform_makes_a_claim_in_a_tenants_namespace(plugin: Cluster) -> None:
     place = plugin.place("fraud--train")
     results = run(plugin.api, list(no_claims(place)), twins=False)
@@ -589,7 +624,9 @@ def test_with_the_device_plugin_not_even_the_platform_makes_a_claim_in_a_tenants
         assert (result.status, f"limited: {key}=0" in result.message) == (403, True), result.message
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="claims of a tenant beside the device plugin, on a lab of its own; they are among the attacks of `make test`"
+)
 def test_with_the_device_plugin_no_tenant_may_claim(plugin: Cluster) -> None:
     place = plugin.place("fraud--train")
     for plural in FORMS:

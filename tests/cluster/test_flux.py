@@ -14,7 +14,15 @@ from tenancy.deploy.gitops.source import shard_of
 from tests.conftest import documents
 from tests.waiting import until
 
-pytestmark = [pytest.mark.exhaustive, pytest.mark.chapters]
+pytestmark = [
+    pytest.mark.exhaustive(
+        reason=(
+            "runs Flux' own controllers; the order and the objects that stay "
+            "are in tests/unit/deploy/test_gitops_files.py"
+        )
+    ),
+    pytest.mark.chapters,
+]
 
 DENY = "/apis/networking.k8s.io/v1/namespaces/fraud--train/networkpolicies/default-deny"
 FRAUD, RESEARCH = "shard-2", "shard-1"

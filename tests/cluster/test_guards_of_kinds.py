@@ -36,7 +36,13 @@ from tests.attacks.attack_lab import (
 from tests.operators import crds, training_runtime
 from tests.waiting import until_clear
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = pytest.mark.exhaustive(
+    reason=(
+        "every kind of others' work on a lab with Kueue's webhooks; the "
+        "same attacks are judged without an API server in "
+        "tests/unit/check/admission"
+    )
+)
 
 GUARD = "tenancy-frameworks"
 

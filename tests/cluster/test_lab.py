@@ -199,7 +199,9 @@ def test_a_killed_component_is_noticed_and_started_again_with_its_state(
         assert again.get(f"/api/v1/namespaces/default/configmaps/before-{name}")
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="waits until a component has been silent for long; a killed one is replaced in `make test`"
+)
 def test_a_component_that_hangs_is_replaced(root: Path, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_plane, "PATIENCE_SECONDS", 1)
     control_plane.up(root=root)
@@ -209,7 +211,7 @@ def test_a_component_that_hangs_is_replaced(root: Path, lab: Lab, monkeypatch: p
     assert pids(lab)["kwok"] != before["kwok"]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="restarts the API server at another port; a lab's start is in `make test`")
 def test_a_port_that_another_process_took_is_given_up(root: Path, lab: Lab) -> None:
     control_plane.up(root=root)
     port = ports.remembered(lab)["kube-apiserver"]
@@ -283,7 +285,7 @@ def test_the_shell_file_can_be_sourced_twice_from_any_folder(lab: Lab, shell: st
     assert variables["PATH"].startswith(expected["PATH"].split(os.pathsep)[0])
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="two labs at a time; one is in `make test`")
 def test_two_labs_stand_side_by_side_and_one_goes_without_the_other(root: Path, lab: Lab, tmp_path: Path) -> None:
     control_plane.up(root=root)
     other_root = project(tmp_path / "other")

@@ -23,7 +23,12 @@ from tenancy.lab.nodes import apply_nodes
 from tests.conftest import every
 from tests.waiting import until
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = pytest.mark.exhaustive(
+    reason=(
+        "each way in which Kueue ends, hangs or changes beside a lab; "
+        "tests/queues run work on such a lab in `make test`"
+    )
+)
 
 KUEUE_USER = "system:serviceaccount:kueue-system:kueue-controller-manager"
 QUEUES = "/apis/kueue.x-k8s.io/v1beta2"

@@ -15,7 +15,7 @@ from tenancy.lab.api import LabApi
 from tenancy.lab.layout import Lab
 from tests.conftest import every
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = pytest.mark.exhaustive(reason="a lab from another's snapshot; `make test` starts every lab from nothing")
 
 PER_START_FIELDS = {"creationTimestamp", "managedFields", "resourceVersion", "uid"}
 """Fields of metadata that differ between any two clusters."""

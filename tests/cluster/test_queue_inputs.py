@@ -92,7 +92,15 @@ def queue_objects(plan: Plan) -> list[Object]:
 # What is planned is admitted
 
 
-@pytest.mark.parametrize("stack", [pytest.param("bank", marks=pytest.mark.exhaustive), "local"])
+@pytest.mark.parametrize(
+    "stack",
+    [
+        pytest.param(
+            "bank", marks=pytest.mark.exhaustive(reason="the queues of the bank; `make test` asks for those of `local`")
+        ),
+        "local",
+    ],
+)
 def test_every_queue_of_an_example_is_admitted(platform: LabApi, stack: str) -> None:
     loaded = load(STACKS / stack)
     queue_items = queue_objects(make_plan(loaded, loaded.day))

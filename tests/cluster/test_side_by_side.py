@@ -23,7 +23,9 @@ from tenancy.spec.loader import Loaded, load
 from tenancy.verify.attacks import Attack
 from tests.conftest import every
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = pytest.mark.exhaustive(
+    reason="other ways to share a cluster are attacked for a page of the documentation; no guarantee of ours"
+)
 
 SLICE = ("gpu-02-pod-env", "sched-01-pod-all", "rbac-mint-token", "rbac-list-nodes", "pod-security-pod-host-network")
 COMPARED = {column.key: column for column in COLUMNS if column.key in ("ours", "plain")}

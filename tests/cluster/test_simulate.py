@@ -130,7 +130,7 @@ def waits(run: Run, jobs: tuple[Job, ...], tenant: str) -> list[int]:
     return [start - jobs[number].submit for number, start in first.items()]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="whole simulations on Kueue; their accounts are in tests/unit/simulation")
 @pytest.mark.parametrize("which", ["lent", "strict"])
 def test_no_pool_is_ever_used_beyond_its_gpus(
     request: pytest.FixtureRequest, jobs: tuple[Job, ...], which: str
@@ -147,7 +147,7 @@ def test_no_pool_is_ever_used_beyond_its_gpus(
     assert total == 0, "everything that started has ended"
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="whole simulations on Kueue; their accounts are in tests/unit/simulation")
 def test_every_job_runs_as_long_as_it_needs(lent: Run, jobs: tuple[Job, ...]) -> None:
     ran: dict[int, int] = defaultdict(int)
     started: dict[int, int] = {}
@@ -163,7 +163,7 @@ def test_every_job_runs_as_long_as_it_needs(lent: Run, jobs: tuple[Job, ...]) ->
     }
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="whole simulations on Kueue; a reclaim on Kueue is in tests/queues/test_bank_reclaim.py")
 def test_a_lender_gets_back_what_it_lent_at_once(lent: Run, jobs: tuple[Job, ...]) -> None:
     evicted = [event for event in lent.events if event.kind is EventKind.EVICT]
     assert evicted
@@ -172,7 +172,7 @@ def test_a_lender_gets_back_what_it_lent_at_once(lent: Run, jobs: tuple[Job, ...
     assert sorted(waits(lent, jobs, "lender"))[:4] == [0, 0, 0, 0], "16 GPUs are its own"
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="whole simulations on Kueue; strict sharing is in tests/unit/planning/queueing")
 def test_a_tenant_that_never_lends_never_waits_for_its_own_and_makes_others_wait(
     lent: Run, strict: Run, jobs: tuple[Job, ...]
 ) -> None:
@@ -184,7 +184,9 @@ def test_a_tenant_that_never_lends_never_waits_for_its_own_and_makes_others_wait
     assert after > before, "what the lender leaves idle stays idle"
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="two whole simulations on Kueue; what is made of their events is in tests/unit/simulation"
+)
 def test_the_same_trace_twice_is_the_same_within_the_window(loaded: Loaded, lent: Run, jobs: tuple[Job, ...]) -> None:
     first, second = (results(loaded, jobs, run) for run in (lent, simulate(loaded, jobs, _quiet, WINDOW)))
     for before, after in zip(first.tenants, second.tenants, strict=True):
@@ -283,7 +285,9 @@ simulate(loaded, jobs, print, window, Store(Path(sys.argv[2]), "run"))
 """
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="a simulation that is killed; checkpoints are in tests/unit/simulation/test_simulation_checkpoints.py"
+)
 def test_a_run_that_is_killed_in_the_middle_goes_on_and_comes_to_the_same(
     loaded: Loaded, plain: tuple[Job, ...], undisturbed: Run, tmp_path: Path
 ) -> None:
@@ -308,7 +312,12 @@ def test_a_run_that_is_killed_in_the_middle_goes_on_and_comes_to_the_same(
     assert not leftover.exists()
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason=(
+        "a simulation with evictions that is killed; checkpoints are in "
+        "tests/unit/simulation/test_simulation_checkpoints.py"
+    )
+)
 def test_a_run_with_evictions_that_is_killed_keeps_what_was_decided(
     loaded: Loaded, jobs: tuple[Job, ...], lent: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -346,7 +355,12 @@ def pid_of(store: Store, name: str) -> int:
     return process.pid
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason=(
+        "stops Kueue for seconds; the clock that stands still meanwhile is "
+        "in tests/unit/simulation/test_simulation_checkpoints.py"
+    )
+)
 def test_a_kueue_that_gets_no_time_makes_the_run_longer_and_no_other(
     loaded: Loaded,
     plain: tuple[Job, ...],
@@ -371,7 +385,9 @@ def test_a_kueue_that_gets_no_time_makes_the_run_longer_and_no_other(
         same(running.result(PATIENCE), undisturbed)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="stops Kueue for good; that a stall is noticed is in tests/unit/simulation/test_simulation_checkpoints.py"
+)
 def test_a_kueue_that_stays_stopped_is_replaced_and_the_run_comes_to_the_same(
     loaded: Loaded, plain: tuple[Job, ...], undisturbed: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -386,7 +402,11 @@ def test_a_kueue_that_stays_stopped_is_replaced_and_the_run_comes_to_the_same(
     assert any("makes no progress" in line and "starting another cluster" in line for line in messages)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason=(
+        "loses every seventh answer of etcd; a lost answer is in tests/unit/simulation/test_simulation_checkpoints.py"
+    )
+)
 def test_an_etcd_that_answers_too_late_changes_nothing(
     loaded: Loaded, plain: tuple[Job, ...], undisturbed: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -466,7 +486,9 @@ def events_of(run: Run, name: str, kind: EventKind) -> list[Event]:
     return [event for event in run.events if event.job == number and event.kind is kind]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="a simulation with a window; windows on Kueue are in tests/queues/test_windows_and_budgets.py"
+)
 def test_a_window_is_free_at_its_start_and_taken_from_borrowers_in_its_lead(clocked_run: Run) -> None:
     (early_start,) = events_of(clocked_run, "risk-early", EventKind.START)
     assert 5 * HOUR <= early_start.time <= 5 * HOUR + ROUND_SECONDS, "24 GPUs are there in the window alone"
@@ -481,14 +503,16 @@ def test_a_window_is_free_at_its_start_and_taken_from_borrowers_in_its_lead(cloc
     assert min(back) >= report.time + HOUR
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="a simulation with a budget; budgets on Kueue are in tests/queues/test_windows_and_budgets.py"
+)
 def test_a_spent_budget_holds_new_work_and_not_running_work(clocked_run: Run) -> None:
     (finish,) = events_of(clocked_run, "spender-first", EventKind.FINISH)
     assert finish.time == JOBS[4].submit + 2 * HOUR
     assert events_of(clocked_run, "spender-second", EventKind.START) == []
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="a simulation with reservations; what counts as a job is in tests/unit/simulation")
 def test_reservations_are_no_jobs_of_the_trace(clocked_run: Run) -> None:
     assert {event.job for event in clocked_run.events} == set(range(len(JOBS)))
 
@@ -498,7 +522,7 @@ def without_names(run: Run) -> list[tuple[int, EventKind, str]]:
     return sorted((e.time, e.kind, JOBS[e.job].tenant) for e in run.events if e.kind is not EventKind.WAIT)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="a simulation with the clock that is ended; checkpoints are in tests/unit/simulation")
 @pytest.mark.parametrize(("after", "before"), [(3.0, 4.75), (5.25, 7.0)], ids=["a spent budget", "in the window"])
 def test_a_run_with_a_clock_that_is_ended_goes_on_with_its_window_and_budget(
     clocked: Loaded, clocked_run: Run, after: float, before: float, monkeypatch: pytest.MonkeyPatch
@@ -554,7 +578,9 @@ def facts(run: Run) -> list[tuple[int, EventKind, int]]:
     return sorted((e.time, e.kind, e.job) for e in run.events if e.kind is not EventKind.WAIT)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="a simulation with an idle notebook; the rule is in tests/unit/clock/test_idle.py and tests/unit/simulation"
+)
 def test_an_idle_notebook_is_suspended_by_the_clocks_rule_and_kueue_gives_its_gpus_to_waiting_work(
     ruled: Loaded, suspended: Run
 ) -> None:
@@ -570,7 +596,7 @@ def test_an_idle_notebook_is_suspended_by_the_clocks_rule_and_kueue_gives_its_gp
     assert (lender.suspended, lender.idle) == (1, pytest.approx(8 * (SUSPENDED - HOUR) / HOUR))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="a simulation with idle work that is ended; checkpoints are in tests/unit/simulation")
 @pytest.mark.parametrize("after", [90 * MINUTE, SUSPENDED], ids=["between two warnings", "after the suspension"])
 def test_a_run_with_idle_work_that_is_ended_goes_on_with_its_warnings(
     ruled: Loaded, suspended: Run, after: int, monkeypatch: pytest.MonkeyPatch

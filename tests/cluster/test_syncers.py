@@ -33,7 +33,13 @@ from tenancy.verify.verification import run
 from tests.attacks.attack_lab import ROOT, Cluster, apply, deployed
 from tests.waiting import until_clear
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = pytest.mark.exhaustive(
+    reason=(
+        "a tenant's virtual cluster on a lab of its own, with every "
+        "identity; what its syncer may write is in "
+        "tests/unit/planning/test_virtual_clusters.py"
+    )
+)
 
 HOME = "fraud--serve"
 SECOND_NAMESPACE = "fraud--train"

@@ -19,7 +19,15 @@ from tenancy.catalog import vocabulary as words
 from tenancy.planning.aws.platform_plan import COST_TAGS
 from tests.tenant_aws_files import ENVIRONMENT, TENANT
 
-pytestmark = [pytest.mark.chapters, pytest.mark.exhaustive]
+pytestmark = [
+    pytest.mark.chapters,
+    pytest.mark.exhaustive(
+        reason=(
+            "changes of an account in the real engine; the plan of each and "
+            "what it names are in tests/unit/planning/aws and tests/unit/deploy"
+        )
+    ),
+]
 
 STACK = "two"
 DAY_TWO = [key for key in COST_TAGS if key != "team"]

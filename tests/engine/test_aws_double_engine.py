@@ -18,7 +18,12 @@ from tenancy.lab import control_plane, tools
 from tenancy.lab.layout import Lab, environ
 from tests.waiting import PATIENCE
 
-pytestmark = [pytest.mark.chapters, pytest.mark.exhaustive]
+pytestmark = [
+    pytest.mark.chapters,
+    pytest.mark.exhaustive(
+        reason="judges the tests' own double of AWS in the real engine; the product's tests run on it in `make test`"
+    ),
+]
 
 # One node group by the SDK's classes, one as a plain resource with the properties that go over the wire.
 PROGRAM = """\

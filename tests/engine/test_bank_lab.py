@@ -22,7 +22,12 @@ from tenancy.spec.fields.metrics import Collector
 from tenancy.spec.loader import Loaded, load, on_lab
 from tests.printed import page_block
 
-pytestmark = [pytest.mark.chapters, pytest.mark.exhaustive]
+pytestmark = [
+    pytest.mark.chapters,
+    pytest.mark.exhaustive(
+        reason="the bank with 86 nodes in a lab; `make test` brings up `local`, and plans the bank in tests/unit"
+    ),
+]
 
 PLATFORM = "bank"
 CHOSEN_TENANTS = ("fraud", "notebooks-lab", "performance")

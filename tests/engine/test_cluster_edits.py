@@ -10,7 +10,16 @@ import pytest
 from engine_aws import OnAws, on_aws
 from engine_project import Project
 
-pytestmark = [pytest.mark.chapters, pytest.mark.exhaustive]
+pytestmark = [
+    pytest.mark.chapters,
+    pytest.mark.exhaustive(
+        reason=(
+            "edits of a cluster in the real engine; the answer to every edit is "
+            "in tests/unit, one of each kind in "
+            "tests/engine/test_cluster_stack.py"
+        )
+    ),
+]
 
 ENVIRONMENT, CLUSTER = "regulated", "regulated.cluster"
 CHANGES = ("create", "update", "delete")

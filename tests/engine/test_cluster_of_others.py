@@ -12,7 +12,12 @@ from engine_project import Project
 
 from tests.tenant_aws_files import AML, ENVIRONMENT, FRAUD, TENANT
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = pytest.mark.exhaustive(
+    reason=(
+        "two tenants on a cluster of others in the real engine; its plan is "
+        "in tests/unit/planning/test_existing_cluster.py"
+    )
+)
 
 TENANT_KINDS = {
     *("AccessEntry", "Budget", "BucketPolicy", "Key", "LogGroup", "PodIdentityAssociation", "Queue", "Repository"),

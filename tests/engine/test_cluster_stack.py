@@ -157,7 +157,7 @@ def test_the_engine_alone_deletes_nothing_for_a_value_that_eks_fixes(bank: OnAws
     bank.edit(*FIXED[::-1])
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="the charts in the real engine; their values and order are in tests/unit/components")
 def test_the_charts_are_installed_and_karpenter_gets_its_pools(bank: OnAws) -> None:
     apply_nodes([system_node(number) for number in range(2)], bank.project.lab)
     result = bank.tenancy("up", "bank", "--stack", PLATFORM)
@@ -172,14 +172,14 @@ def test_the_charts_are_installed_and_karpenter_gets_its_pools(bank: OnAws) -> N
     assert {"deployment.apps/karpenter", "daemonset.apps/cilium"} <= set(deployed)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="a second run with charts; without them it is in `make test`")
 def test_a_second_run_leaves_the_charts_alone(bank: OnAws) -> None:
     result = bank.tenancy("up", "bank", "--stack", PLATFORM)
     assert result.code == 0, result.text
     assert "update" not in result.out
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="an order of the charts in the real engine; it is in tests/unit/components")
 def test_prometheus_comes_before_the_rules_that_only_its_operator_knows(bank: OnAws) -> None:
     object_names = bank.run("kubectl", "get", "servicemonitors,prometheusrules", "-n", "monitoring", "-o", "name")
     assert set(object_names.out.split()) == {
@@ -195,7 +195,9 @@ def test_prometheus_comes_before_the_rules_that_only_its_operator_knows(bank: On
     assert release < order.index("platform-metrics-tenancy")
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="a preview of grants; `make test` previews the cluster, and the report of grants is in tests/unit"
+)
 def test_a_preview_shows_which_grants_of_a_tenant_are_new(bank: OnAws) -> None:
     result = bank.tenancy("up", "bank", "--preview", "--stack", "bank--fraud")
     assert result.code == 0, result.text
@@ -233,7 +235,7 @@ def upgraded(bank: OnAws) -> Upgraded:
     return Upgraded(result.out, bank.updated())
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="an upgrade in the real engine, wave by wave; the waves are in tests/unit/components")
 def test_a_version_goes_wave_by_wave(upgraded: Upgraded) -> None:
     groups = [name for name in upgraded.order if name.endswith("-nodes")]
     assert groups[0] == "bank-system-nodes", upgraded.out
@@ -246,13 +248,15 @@ def test_a_version_goes_wave_by_wave(upgraded: Upgraded) -> None:
     ]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="versions of nodes during an upgrade in the real engine; the order of an upgrade is in tests/unit/components"
+)
 def test_no_node_is_newer_than_its_control_plane(upgraded: Upgraded) -> None:
     assert upgraded.order[0] == "bank-cluster"
     assert "the control plane is done" in upgraded.out
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="a new image in the real engine, wave by wave; the waves are in tests/unit/components")
 @pytest.mark.usefixtures("upgraded")
 def test_a_new_image_goes_wave_by_wave(bank: OnAws) -> None:
     bank.edit("  platform-role:", "  ami-release: v20260912\n  platform-role:")
@@ -262,14 +266,18 @@ def test_a_new_image_goes_wave_by_wave(bank: OnAws) -> None:
     assert len(groups) == len({*groups}) == 6
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="node groups of a full reservation in the real engine; their settings are in tests/unit/planning/aws"
+)
 def test_nodes_that_hold_a_full_reservation_go_before_the_next_comes(bank: OnAws) -> None:
     how = {name: bank.aws.find(f"::bank-{name}-nodes").inputs["updateConfig"] for name in ("train-a100", "notebooks")}
     assert how["train-a100"] == {"maxUnavailable": 4, "updateStrategy": "MINIMAL"}
     assert how["notebooks"] == {"maxUnavailable": 1, "updateStrategy": "DEFAULT"}
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="an engine that dies while AWS makes nodes; one that dies on Kubernetes is in tests/engine/test_faults.py"
+)
 @pytest.mark.usefixtures("every_step")
 def test_what_aws_was_making_when_the_engine_died_is_not_forgotten(bank: OnAws) -> None:
     bank.edit(
@@ -310,7 +318,12 @@ def test_credentials_of_another_account_end_the_run(bank: OnAws) -> None:
     assert json.loads(provider["inputs"]["allowedAccountIds"]) == ["111122223333"]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason=(
+        "removes a cluster's stack; that nothing is deleted by mistake is "
+        "in `make test` for a tenant and a value of EKS"
+    )
+)
 def test_the_cluster_stays_when_the_environment_goes(bank: OnAws) -> None:
     result = bank.tenancy("down", "bank", "--yes")
     assert result.code == 0, result.text

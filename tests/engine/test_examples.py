@@ -109,14 +109,16 @@ def _fresh(cluster: Project, name: str) -> Example:
     return Example(cluster, name)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="an example whose models are in Python; models and files are read by the same code in tests/unit/spec"
+)
 def test_models_in_python_need_no_files(in_python: Example) -> None:
     in_python.init()
     in_python.up()
     assert in_python.outputs() == {"fraud": {"train": "fraud--train"}, "vision": {"train": "vision--train"}}
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="mistakes of models in Python; the same mistakes in files are in tests/unit/spec")
 def test_a_wrong_model_in_python_ends_the_run_with_every_problem(in_python: Example) -> None:
     in_python.edit('cost_center="CC-4411"', "cost_center=4411")
     in_python.edit('tier="batch"', "teir='batch'")
@@ -126,7 +128,9 @@ def test_a_wrong_model_in_python_ends_the_run_with_every_problem(in_python: Exam
     assert "tenant fraud: teir: given key 'teir'" in result.text
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="the pack over an example; tests/engine/test_pack.py runs it over a program with every mistake"
+)
 def test_the_pack_finds_the_mistakes_of_a_program_without_the_library(cluster: Project) -> None:
     example = Example(cluster, "policy-pack")
     example.init()
@@ -140,7 +144,7 @@ def test_the_pack_finds_the_mistakes_of_a_program_without_the_library(cluster: P
     assert right.code == 0, right.text
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="two environments over shared files; reading them is in tests/unit/spec")
 def test_two_environments_share_the_files_of_their_tenants(cluster: Project) -> None:
     example = _fresh(cluster, "dev-and-prod")
     # Before dev is there: one cluster has one environment.
@@ -185,7 +189,7 @@ def own_cluster(cluster: Project, tmp_path_factory: pytest.TempPathFactory) -> I
         yield example, double
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="a first preview of a cluster in an own program; `make test` previews a tenant in one")
 def test_nothing_of_the_cluster_is_known_in_the_first_preview_and_it_does_not_fail(own_cluster: Any) -> None:
     example, double = own_cluster
     result = example.preview()
@@ -193,7 +197,9 @@ def test_nothing_of_the_cluster_is_known_in_the_first_preview_and_it_does_not_fa
     assert not double.live
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="roles of tenants in an own program with a cluster; the trust of roles is in tests/unit/iam"
+)
 def test_roles_of_tenants_trust_the_issuer_of_the_cluster_that_the_program_makes(own_cluster: Any) -> None:
     example, double = own_cluster
     example.up()
@@ -209,7 +215,9 @@ def test_roles_of_tenants_trust_the_issuer_of_the_cluster_that_the_program_makes
     assert not [r for r in double.live.values() if "vpc-00000000000000000" in json.dumps(r.inputs)]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="a second preview of that program; a second run is in tests/engine/test_cluster_stack.py"
+)
 def test_a_second_preview_changes_nothing(own_cluster: Any) -> None:
     example, _ = own_cluster
     result = example.preview("--expect-no-changes")

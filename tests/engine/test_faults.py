@@ -80,7 +80,9 @@ def hit(project: Project, proxy: Proxy, trap: Trap, command: tuple[str, ...]) ->
     return result
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="every fault at every step of a platform; `make test` kills the engine at a tenant's namespace"
+)
 def test_a_platform_that_fails_at_step_after_step_is_finished_by_the_next_run(project: Project, proxy: Proxy) -> None:
     for trap in PLATFORM:
         result = hit(project, proxy, trap, UP)
@@ -104,7 +106,16 @@ def points() -> list[Any]:
     }
     always = ("namespaces", "1 killed")
     return [
-        pytest.param(resource, int(at), Fault(how), marks=() if (resource, step) == always else pytest.mark.exhaustive)
+        pytest.param(
+            resource,
+            int(at),
+            Fault(how),
+            marks=()
+            if (resource, step) == always
+            else pytest.mark.exhaustive(
+                reason="every other step and fault; `make test` kills the engine at a tenant's namespace"
+            ),
+        )
         for resource, all_of_it in steps_by_resource.items()
         for step in all_of_it.split(", ")
         for at, how in [step.split()]
@@ -135,7 +146,9 @@ def test_a_tenant_that_fails_at_a_step_is_finished_by_the_next_run(
     assert {key: after[key] for key in before} == before, "no other tenant's objects changed"
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="a quota below its use in the real engine; tests/cluster/test_adoption.py takes over below use"
+)
 def test_a_quota_below_what_is_used_ends_nothing_and_admits_nothing_more(project: Project, proxy: Proxy) -> None:
     del proxy
     project.write("tenants/full.yaml", OF_TENANT.format(name="full"))
@@ -166,14 +179,16 @@ def test_a_quota_below_what_is_used_ends_nothing_and_admits_nothing_more(project
             api.request("DELETE", f"{path}/pod-{number}?gracePeriodSeconds=0")
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="the sum of the faults above; each ends with a run that has nothing left to do")
 def test_after_all_this_there_is_nothing_left_to_do(project: Project, proxy: Proxy) -> None:
     del proxy
     result = project.pulumi("preview", "--stack", "local", "--expect-no-changes", "--refresh")
     assert result.code == 0, result.text
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="every fault of a removal; tests/engine/test_offboarding.py goes on after one that was held"
+)
 def test_a_removal_that_fails_at_step_after_step_is_finished_by_the_next_and_opens_nothing(
     project: Project, proxy: Proxy
 ) -> None:

@@ -79,7 +79,9 @@ def test_objects_deleted_and_changed_by_hand_run_their_stack_and_are_as_before(p
     assert project.exists(path)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="compares a page of the documentation with what is printed; the run itself is in `make test`"
+)
 def test_a_run_of_many_tenants_prints_what_the_page_shows(project: Project) -> None:
     """The page has 1,000 tenants where there are three here."""
     shown = page_block("scale.md", "tenancy up bank")
@@ -99,7 +101,9 @@ def test_a_run_of_many_tenants_prints_what_the_page_shows(project: Project) -> N
     compare(shown._replace(output=text), project.tenancy("up", "local", "--parallel", "1").out)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="a lost record and the plain engine; that an unchanged stack does not run is in `make test`"
+)
 def test_a_lost_record_and_a_run_of_the_plain_engine_cost_a_run_that_changes_nothing(project: Project) -> None:
     versions = project.versions()
     path = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps/stack.local--fraud"

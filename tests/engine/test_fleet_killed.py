@@ -27,6 +27,14 @@ UP = (sys.executable, "-m", "tenancy", "up", "local", "--parallel", "3")
 PEOPLE = "  - {{group: {name}-leads, role: owner}}\n"
 EGRESS = "egress:\n  - {{cidr: 198.51.100.{octet}/32, port: 8443}}\n"
 EGRESS_POLICY = "egress"
+pytestmark = pytest.mark.exhaustive(
+    reason=(
+        "kills runs of several stacks; `make test` kills the engine of one "
+        "in tests/engine/test_faults.py and runs several side by side in "
+        "tests/engine/test_fleet.py"
+    )
+)
+
 KILLS = int(os.environ.get("KILLS", "12"))
 VICTIMS = ("driver", "engine", "provider", "server")
 LAST_REQUEST = 150
@@ -113,7 +121,6 @@ def test_a_driver_killed_while_tenants_are_made_side_by_side_is_finished_by_the_
     assert open_doors(fleet, planned(fleet), since, set()) == []
 
 
-@pytest.mark.exhaustive
 def test_what_an_engine_made_that_was_killed_before_its_first_state_is_taken_over_or_removed(fleet: Project) -> None:
     """One tenant's file loses a line before the next run, the other tenant loses its file."""
     for name in ("late", "left"):
@@ -136,7 +143,6 @@ def test_what_an_engine_made_that_was_killed_before_its_first_state_is_taken_ove
     assert open_doors(fleet, planned(fleet), since, present) == []
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("number", range(KILLS))
 def test_a_run_of_all_tenants_killed_at_a_random_moment_is_finished_by_the_next_one(
     fleet: Project, number: int
@@ -154,7 +160,6 @@ def test_a_run_of_all_tenants_killed_at_a_random_moment_is_finished_by_the_next_
         assert open_doors(fleet, planned(fleet), since, present) == []
 
 
-@pytest.mark.exhaustive
 def test_a_tenant_that_cannot_be_made_and_a_lock_of_another_machine_stop_no_other_tenant(fleet: Project) -> None:
     foreign = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "foreign--main"}}
     with fleet.api("admin") as api:
@@ -182,7 +187,6 @@ def test_a_tenant_that_cannot_be_made_and_a_lock_of_another_machine_stop_no_othe
     converges(fleet)
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("at", [1, 20, 40])
 def test_credentials_that_expire_in_the_middle_fail_the_stacks_at_work_and_the_next_run_goes_on(
     fleet: Project, at: int
@@ -200,7 +204,6 @@ def test_credentials_that_expire_in_the_middle_fail_the_stacks_at_work_and_the_n
     assert open_doors(fleet, planned(fleet), since, present) == []
 
 
-@pytest.mark.exhaustive
 def test_a_state_that_a_full_disk_emptied_is_named_and_without_it_its_objects_are_taken_over(fleet: Project) -> None:
     state = fleet.lab.state / ".pulumi" / "stacks" / "gpu-tenancy" / "local--credit.json"
     uids_before = spaces(fleet)

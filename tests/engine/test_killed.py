@@ -17,7 +17,16 @@ from engine_project import Project, kill_engine
 from tenancy.catalog import vocabulary as words
 from tests.waiting import PATIENCE
 
-pytestmark = [pytest.mark.exhaustive, pytest.mark.usefixtures("every_step")]
+pytestmark = [
+    pytest.mark.exhaustive(
+        reason=(
+            "kills engines in the middle of whole runs; `make test` kills one "
+            "in tests/engine/test_faults.py, locks are in "
+            "tests/unit/deploy/test_recovery.py"
+        )
+    ),
+    pytest.mark.usefixtures("every_step"),
+]
 
 PLUGIN = "pulumi-resource-kubernetes"
 

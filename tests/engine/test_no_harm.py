@@ -172,7 +172,13 @@ def own_program(foreign: Project, tmp_path_factory: pytest.TempPathFactory) -> O
 @pytest.mark.parametrize(
     "command",
     [
-        pytest.param(("preview",), id="preview", marks=pytest.mark.exhaustive),
+        pytest.param(
+            ("preview",),
+            id="preview",
+            marks=pytest.mark.exhaustive(
+                reason="the preview of an own program without guards; `make test` runs its update"
+            ),
+        ),
         pytest.param(("up", "--yes", "--skip-preview"), id="up"),
     ],
 )
@@ -186,7 +192,7 @@ def test_a_tenant_of_ones_own_program_refuses_a_cluster_without_guards(
     assert own_program.project.objects() == {}
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="a preview without a cluster; the question is in tests/unit/components")
 def test_a_preview_without_a_cluster_says_what_waits(own_program: OwnProgram) -> None:
     dead = {
         "apiVersion": "v1",
@@ -202,7 +208,7 @@ def test_a_preview_without_a_cluster_says_what_waits(own_program: OwnProgram) ->
     assert "does not answer" in result.text
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="an own program without a provider; the refusal is in tests/unit/components")
 def test_a_tenant_without_a_provider_is_refused(own_program: OwnProgram) -> None:
     own_program("config", "set", "foreign:provider", "false", "--stack", "dev")
     result = own_program("preview", "--stack", "dev")
@@ -220,13 +226,15 @@ def warned(foreign: Project, own_program: OwnProgram) -> CommandResult:  # noqa:
     return foreign.up()
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="guards that warn on a cluster with work; tests/cluster/test_adoption.py has them in `make test`"
+)
 def test_guards_that_warn_stop_nothing_and_name_what_they_would(foreign: Project, warned: CommandResult) -> None:
     assert "note: given 2 namespaces with work and no decision; rule ns-06" in warned.out
     restarted(foreign, "ml-fraud")
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="the report over a whole cluster; one namespace is in tests/cluster/test_adoption.py")
 @pytest.mark.usefixtures("warned")
 def test_the_report_covers_the_whole_cluster(foreign: Project) -> None:
     result = foreign.tenancy("report", "adoption", "local", "--format", "json")
@@ -241,7 +249,9 @@ def test_the_report_covers_the_whole_cluster(foreign: Project) -> None:
     assert "default" not in spaces_by_name, "it has no work"
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="guards that begin to refuse; that undecided work ends a run before anything is made is in `make test`"
+)
 @pytest.mark.usefixtures("warned")
 def test_guards_do_not_begin_to_refuse_before_each_is_decided(foreign: Project) -> None:
     versions = foreign.versions()
@@ -295,7 +305,7 @@ def test_a_new_namespace_with_work_is_named_at_the_next_run(foreign: Project) ->
     assert "ml-fraud: ns-02 refuses when created again" in result.err
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="a tenant of an own program; tests/engine/test_examples.py makes one in `make test`")
 @pytest.mark.usefixtures("decided")
 def test_a_tenant_of_ones_own_program_is_made_where_guards_judge(own_program: OwnProgram) -> None:
     result = own_program("preview", "--stack", "dev")
@@ -310,7 +320,11 @@ def test_a_tenant_of_ones_own_program_is_made_where_guards_judge(own_program: Ow
     assert "given a cluster with guards of version 1" in refused.text
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason=(
+        "a destroy of an own program; that the plain engine deletes no namespace is in tests/engine/test_one_stack.py"
+    )
+)
 @pytest.mark.usefixtures("decided")
 def test_a_destroy_that_skips_its_preview_leaves_namespaces_isolation_and_guards(foreign: Project) -> None:
     foreign.up()

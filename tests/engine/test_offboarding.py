@@ -120,7 +120,9 @@ def test_the_review_says_that_they_read(project: Project) -> None:
     assert {entry["may"] for entry in people} == {"viewer"}
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="the way back from hold in the real engine; `make test` shows the way there and the removal"
+)
 def test_back_from_hold_all_is_as_it_was(project: Project, before: dict[Any, Any]) -> None:
     stage(project, "export")
     project.up()
@@ -241,7 +243,7 @@ def test_with_its_bindings_deleted_a_second_run_goes_on_and_touches_no_other_ten
     assert of_others(project) == stuck.others, "no other tenant's objects changed"
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="the file after a removal; that nothing of the tenant is left is in `make test`")
 def test_the_file_stays_as_the_record_and_then_may_go(project: Project) -> None:
     again: CommandResult = project.up()
     assert "unchanged" in again.out
@@ -285,7 +287,12 @@ def pipeline_may(on: OnAws) -> set[str]:
     return {action for statement in policy["Statement"] for action in statement["Action"]}
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason=(
+        "the rights of a held tenant's pipeline in the real engine; its "
+        "statements are in tests/unit/planning/aws/test_tenant_aws_plan.py"
+    )
+)
 def test_on_hold_its_pipeline_pulls_and_pushes_nothing(on: OnAws) -> None:
     up_two(on)
     assert {"ecr:PutImage", "ecr:BatchGetImage"} <= pipeline_may(on)
@@ -296,7 +303,12 @@ def test_on_hold_its_pipeline_pulls_and_pushes_nothing(on: OnAws) -> None:
     assert "PodIdentityAssociation" in {entry.type.rpartition(":")[2] for entry in on.aws.live.values()}
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason=(
+        "a removal on AWS in the real engine; its order on the cluster is "
+        "in `make test`, on AWS in tests/unit/components"
+    )
+)
 def test_removed_pods_lose_their_identity_before_their_namespace_goes_and_data_stays(on: OnAws) -> None:
     presence_by_space: dict[str, bool] = {}
 

@@ -113,7 +113,7 @@ def test_the_engine_keeps_no_log_of_its_own(project: Project) -> None:
     assert (project.lab.folder / "pulumi" / "logs").read_bytes() == b""
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="a preview by the engine alone; `make test` has the second run of the command")
 def test_the_plain_engine_sees_no_difference(project: Project) -> None:
     result = project.pulumi("preview", "--stack", "local", "--policy-pack", "policy")
     assert result.code == 0, result.text
@@ -167,7 +167,7 @@ def test_the_plain_engine_says_in_one_message_what_is_wrong_with_a_file(project:
             "/apis/scheduling.k8s.io/v1/priorityclasses",
             {"metadata": {"name": "tenancy-tier-gold"}, "value": 7},
             "PriorityClass tenancy-tier-gold",
-            marks=pytest.mark.exhaustive,
+            marks=pytest.mark.exhaustive(reason="another kind of object of another owner; `make test` has a namespace"),
         ),
     ],
 )
@@ -250,7 +250,9 @@ def doors_then_space(order: list[str]) -> bool:
     return set(order[:space]) in bindings and set(order[space:]) == {"namespaces"}
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="a tenant without a file and adopted objects; that no namespace is deleted by mistake is in `make test`"
+)
 def test_without_its_file_a_tenant_is_gone_and_what_was_adopted_stays(project: Project) -> None:
     before, since = project.versions(), project.audit_size()
     project.remove("tenants/new.yaml")
@@ -293,7 +295,11 @@ def without_a_file(project: Project) -> Iterator[None]:
 @pytest.mark.parametrize(
     "pack",
     [
-        pytest.param(("--policy-pack", "policy"), id="with-the-pack", marks=pytest.mark.exhaustive),
+        pytest.param(
+            ("--policy-pack", "policy"),
+            id="with-the-pack",
+            marks=pytest.mark.exhaustive(reason="the refusal with the policy pack too; `make test` has it without"),
+        ),
         pytest.param((), id="alone"),
     ],
 )
@@ -325,7 +331,7 @@ def test_the_plain_engine_deletes_no_namespace_that_its_file_lost(project: Proje
     assert project.versions() == versions
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="a program that asks nothing; `make test` has the one that asks")
 def test_even_a_program_that_asks_nothing_deletes_no_namespace(project: Project) -> None:
     """Told by its variable that they go, it asks no more; what is protected in the state is left."""
     file = project.environment / "tenants" / "performance.yaml"
@@ -377,7 +383,13 @@ def test_a_dead_api_server_is_one_message_and_no_change(project: Project) -> Non
     assert project.state()["resources"] == resources
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason=(
+        "a whole removal, compared with rendered files; "
+        "tests/engine/test_scopes.py removes tenants and platform in `make "
+        "test`"
+    )
+)
 def test_removal_takes_the_access_bindings_first_and_rendered_files_make_the_same(project: Project) -> None:
     items_before = {key: canonical(item) for key, item in project.objects().items()}
     since = project.audit_size()

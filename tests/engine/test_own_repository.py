@@ -126,6 +126,9 @@ def resolved(*requirements: str, folder: Path) -> dict[str, str]:
     return {entry["metadata"]["name"].replace("_", "-").lower(): entry["metadata"]["version"] for entry in entries}
 
 
+@pytest.mark.exhaustive(
+    reason="asks the package index; that the extra pins the lab's versions is in tests/unit/cli/test_init_cli.py"
+)
 def test_a_users_pip_takes_the_sdks_whose_plugins_the_lab_has(wheel: Path, tmp_path: Path) -> None:
     tools = recipes.load()
     versions = resolved(f"{wheel}[lab]", folder=tmp_path)
@@ -133,7 +136,9 @@ def test_a_users_pip_takes_the_sdks_whose_plugins_the_lab_has(wheel: Path, tmp_p
     assert versions["pulumi"] == tools["pulumi"].version
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="installs everything from the package index; `make test` installs the wheel beside packages that are there"
+)
 def test_an_empty_environment_with_the_wheel_alone_comes_up_on_the_lab_and_then_with_the_tested_versions(
     wheel: Path, tmp_path: Path
 ) -> None:
@@ -193,7 +198,7 @@ def test_a_preview_by_pulumi_alone_runs_the_pack_and_shows_no_change(deployed: R
     assert "error" not in result.stdout.lower()
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="an update by the engine alone in an own repository; `make test` previews there")
 def test_a_change_is_made_by_pulumi_alone_and_one_that_breaks_a_rule_is_refused(deployed: Repository) -> None:
     file = deployed.folder / "stacks" / "dev" / "tenants" / "vision.yaml"
     before = file.read_text("utf-8")
@@ -212,7 +217,11 @@ def test_a_change_is_made_by_pulumi_alone_and_one_that_breaks_a_rule_is_refused(
         file.write_text(before, "utf-8")
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason=(
+        "a step of the workflows in an own repository; tests/engine/test_pull_requests.py runs the steps in `make test`"
+    )
+)
 def test_a_step_of_the_workflows_previews_a_stack(deployed: Repository) -> None:
     result = deployed.in_lab("ci/steps/connect dev && ci/steps/preview dev dev update out")
     assert result.returncode == 0, result.stdout + result.stderr

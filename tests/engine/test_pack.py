@@ -39,7 +39,16 @@ from tests.printed import compare, page_block
 # A world with fewer cases costs as much as one with a hundred; `test_policy_pack_whole.py` has them all.
 WORLDS = [
     pytest.param(slice(1), id="largest"),
-    pytest.param(slice(1, None), id="smaller", marks=pytest.mark.exhaustive),
+    pytest.param(
+        slice(1, None),
+        id="smaller",
+        marks=pytest.mark.exhaustive(
+            reason=(
+                "the rules that the largest program does not break; `make test` "
+                "runs that one, and every rule in tests/unit/policy_pack"
+            )
+        ),
+    ),
 ]
 
 # The Kubernetes provider only renders here, and AWS is a double: what is judged is the pack.
@@ -163,7 +172,7 @@ def test_the_same_program_with_every_field_mended_passes(foreign: Foreign, part:
 REGULATED = {"isolation": {"preset": "regulated"}}
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="another preset in the real engine; presets are in tests/unit/policy_pack")
 def test_what_is_regulated_is_asked_by_that_preset_alone(foreign: Foreign) -> None:
     broken = together(REGULATED_CASES, "broken") or ()
     assert broken
@@ -217,7 +226,7 @@ def test_two_isolation_that_are_made_in_the_same_run_are_told_of_and_stop_nothin
     assert f"pool-06: {aws.TEMPLATE} right: given security group not known until apply" in result.out
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="a node group of another tool in the real engine; the rule is in tests/unit/policy_pack")
 def test_a_node_group_of_another_tool_is_judged_by_the_template_that_it_names(foreign: Foreign) -> None:
     base = template("gpus", instanceType="g6.12xlarge")
     bare = group("bare", templates=[base])
@@ -228,7 +237,9 @@ def test_a_node_group_of_another_tool_is_judged_by_the_template_that_it_names(fo
     assert foreign.preview([plain, group("bare", templates=[plain])]).code == 0
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="compares a page of the documentation with what is printed; the findings are in `make test`"
+)
 def test_the_page_of_the_pack_shows_what_a_preview_prints(foreign: Foreign) -> None:
     gpus = {"spec": {"hard": {"nvidia.com/gpu": "8"}}}
     objects = [namespace("vision", "vision"), manifest("v1", "ResourceQuota", "gpus", gpus, "vision", "vision")]
@@ -290,7 +301,7 @@ def test_whatever_isolation_resource_of_the_products_own_plan_falls_a_preview_na
 # Exceptions
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="exceptions in the real engine; their days are in tests/unit/policy_pack")
 def test_an_exception_of_a_file_holds_until_its_day(foreign: Foreign) -> None:
     quota = next(case for case in OBJECT_CASES if case.rule == "quota-01")
     waiver = {
@@ -324,7 +335,7 @@ def test_an_exception_of_a_file_holds_until_its_day(foreign: Foreign) -> None:
 # Remedies
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="what is mended in the real engine; each mending is in tests/unit/policy_pack")
 def test_what_can_be_mended_safely_is_made_as_it_should_be(foreign: Foreign) -> None:
     space = namespace("acme--main", "acme")
     dead, *others = isolation_resources("acme--main", "acme")

@@ -44,7 +44,7 @@ def one_line(result: CommandResult) -> str:
     return " ".join(result.text.split())
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="a preview without drift; `make test` ends with one after drift was reverted")
 def test_an_undisturbed_cluster_gets_no_warning(deployed: Project) -> None:
     result = preview(deployed)
     assert result.code == 0, result.text
@@ -71,7 +71,7 @@ def test_a_preview_warns_of_drift_and_an_update_is_refused(deployed: Project) ->
     assert "warning" not in preview(deployed).text
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="a deleted object; `make test` has a changed one")
 def test_an_object_that_was_deleted_is_told_and_a_refresh_makes_it_again(deployed: Project) -> None:
     with deployed.api() as api:
         api.request("DELETE", LIMITS)
@@ -82,7 +82,7 @@ def test_an_object_that_was_deleted_is_told_and_a_refresh_makes_it_again(deploye
     assert deployed.exists(LIMITS)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="a cluster without Kueue's kinds; the check is in tests/unit/deploy")
 def test_a_kind_that_the_cluster_does_not_serve_is_told_with_what_to_install(deployed: Project) -> None:
     off = "queues: {scheduler: none}\n"
     deployed.edit("environment.yaml", off, "")
@@ -96,7 +96,12 @@ def test_a_kind_that_the_cluster_does_not_serve_is_told_with_what_to_install(dep
             file.write(off)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason=(
+        "the last stage of a removal by the engine alone; `make test` has "
+        "it by the command in tests/engine/test_offboarding.py"
+    )
+)
 def test_the_last_stage_of_a_removal_is_left_to_the_command(deployed: Project, tenant_file: str) -> None:
     space = "/api/v1/namespaces/performance--train"
     deployed.write("tenants/performance.yaml", f"{tenant_file}offboarding: hold\n")

@@ -11,7 +11,15 @@ from engine_project import ROOT, Project, copied, run_as_shown
 from tests.printed import Printed, page_block
 from tests.queues.scene import on_lab_of
 
-pytestmark = [pytest.mark.chapters, pytest.mark.exhaustive]
+pytestmark = [
+    pytest.mark.chapters,
+    pytest.mark.exhaustive(
+        reason=(
+            "compares pages with what commands print in a lab; the commands "
+            "themselves are in the other tests of `make test`"
+        )
+    ),
+]
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,7 @@ def bindings(project: Project) -> set[str]:
     return {key[2] for key in project.objects() if key[:2] == ("rolebindings", "fraud--train")}
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="the update of a merge once more; `make test` makes the stack by the same step")
 def test_the_update_of_a_merge_previews_first(steps: Project) -> None:
     output = step(steps, "update", "local", "local", "update").out
     assert "local: preview in" in output
@@ -90,7 +90,7 @@ def test_what_the_pack_refuses_fails_the_preview_by_its_id(steps: Project) -> No
     assert "ns-03" in (steps.folder / "out" / "local.txt").read_text("utf-8")
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="the words for the engine's own preview; they are in tests/unit/diff")
 def test_the_engines_own_preview_is_told_in_the_same_words(steps: Project) -> None:
     with edited(steps):
         preview = steps.pulumi("preview", "--stack", "local", "--policy-pack", "policy", "--json")
@@ -174,7 +174,12 @@ TAKEN_AWAY = (
 )
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason=(
+        "an update that reverts changes by hand; `make test` shows them and "
+        "reverts one in tests/engine/test_plain_engine.py"
+    )
+)
 def test_an_update_reverts_fields_changed_removed_and_added_by_hand(
     steps: Project, items_before: dict[Key, dict[str, Any]]
 ) -> None:
@@ -236,7 +241,7 @@ def test_a_stack_that_no_file_names_is_refused(steps: Project) -> None:
     assert words.PLATFORM_NAMESPACE in {key[2] for key in steps.objects()}
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="the pack by the environment; `make test` has it by the option")
 def test_the_pack_judges_an_update_that_takes_it_from_the_environment(steps: Project) -> None:
     """As in a workspace of the operator, which passes no option of ours."""
     steps.up()  # the change by hand, which the plain engine refuses, is reverted

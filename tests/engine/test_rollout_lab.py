@@ -30,7 +30,9 @@ from tenancy.planning.observability.alerts import ENVIRONMENT_INFO, rule_file
 from tenancy.spec.loader import load, on_lab
 from tests.waiting import PATIENCE, until
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = pytest.mark.exhaustive(
+    reason="a rollout with Prometheus and real alerts; waves and gates are in tests/unit/deploy"
+)
 
 TENANTS = ("credit", "fraud", "risk")
 WAVES = "rollout: {canary: [fraud], wave-size: 1, pause: 0}\n"

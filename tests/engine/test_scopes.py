@@ -70,7 +70,7 @@ def test_a_tenants_own_stack_is_known_by_its_name_alone(project: Project) -> Non
     assert spaces == {words.PLATFORM_NAMESPACE, "fraud--serve", "fraud--train"}
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="a stack without a file; that it is removed before anything else is in `make test`")
 def test_a_stack_of_a_tenant_without_a_file_is_refused(project: Project) -> None:
     result = plain_up(project, "local--frod")
     project.pulumi("stack", "rm", "--yes", "local--frod")
@@ -131,7 +131,9 @@ def test_one_stack_for_all_does_not_take_tenants_out_of_their_own_stacks(project
     assert project.versions() == versions
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="tenants move between forms of stacks; that one stack does not take them is in `make test`"
+)
 def test_tenants_move_into_one_stack_and_back_and_no_object_is_touched(project: Project) -> None:
     versions, settings = project.versions(), project.folder / "stacks" / "Pulumi.local.yaml"
     layouts = (

@@ -259,7 +259,7 @@ def distinct_readers(two: Two, action: str, prefix: str) -> list[frozenset[str]]
 NO_ROLE, FRAUD_ALONE, AML_ALONE = frozenset[str](), frozenset({FRAUDS}), frozenset({AMLS})
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="a prefix that is given and taken; `make test` has one that changes hands")
 @pytest.mark.usefixtures("creation_order")
 def test_a_prefix_is_given_and_taken_without_a_moment_in_which_the_tenant_has_none(two: Two) -> None:
     for before, after, steady in ((OLD, BOTH, "teams/fraud/"), (BOTH, NEW, "cards/")):
@@ -271,7 +271,7 @@ def test_a_prefix_is_given_and_taken_without_a_moment_in_which_the_tenant_has_no
     assert two.moments[-1].who("s3:GetObject", "teams/fraud/") == NO_ROLE
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="a prefix that is written anew; `make test` has one that changes hands")
 @pytest.mark.usefixtures("creation_order")
 def test_a_prefix_that_is_written_anew_is_readable_at_every_moment_by_its_tenant_alone(two: Two) -> None:
     two.edit("fraud", NEW, OLD)
@@ -293,7 +293,7 @@ def test_a_prefix_that_changes_hands_is_shut_to_the_old_before_it_opens_to_the_n
 # ── something goes ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="a role's new name; `make test` has the boundary before any role")
 @pytest.mark.usefixtures("creation_order")
 def test_a_roles_new_name_is_there_and_in_use_before_the_old_one_goes(two: Two) -> None:
     two.grounded.clear()
@@ -318,11 +318,11 @@ def test_a_roles_new_name_is_there_and_in_use_before_the_old_one_goes(two: Two) 
         (FRAUD_STACK, "tenants/fraud.yaml", "repositories: [scoring], ", "fraud-aws-own-scoring"),
         pytest.param(
             *(FRAUD_STACK, "tenants/fraud.yaml", "secrets: [card-network], ", "fraud-aws-own-card-network"),
-            marks=pytest.mark.exhaustive,
+            marks=pytest.mark.exhaustive(reason="secrets; `make test` has a repository"),
         ),
         pytest.param(
             *(PLATFORM, "environment.yaml", ", two-spare: {}", "platform-data-two-spare-bucket"),
-            marks=pytest.mark.exhaustive,
+            marks=pytest.mark.exhaustive(reason="a bucket; `make test` has a repository"),
         ),
     ],
 )
@@ -394,7 +394,7 @@ def after_down(two: Two, destroyed: tuple[Order, CommandResult]) -> Order:
     return Order(two.aws.order("delete"))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="the order of a removal in the real engine; dependencies are in tests/unit/components")
 def test_the_boundary_goes_after_every_role_and_the_alarm_after_the_broken_glass(after_down: Order) -> None:
     assert after_down.at("delete aml-aws-two--aml--main-role") < after_down.at("delete platform-data-boundary")
     assert after_down.at("delete platform-data-break-glass-role") < after_down.at(
@@ -402,7 +402,7 @@ def test_the_boundary_goes_after_every_role_and_the_alarm_after_the_broken_glass
     )
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="what stays after a removal in the real engine; `make test` has a line that is removed")
 @pytest.mark.usefixtures("after_down")
 def test_what_holds_data_stays_on_aws_with_its_isolation(two: Two) -> None:
     assert two.kinds() == {
@@ -433,14 +433,14 @@ def in_one_stack(two: Two, after_down: Order) -> Two:
     return two
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="the same in one stack; `make test` has a stack for each tenant")
 def test_one_stack_makes_the_same_in_the_same_order(in_one_stack: Two) -> None:
     assert set(in_one_stack.grounded.values()) == {True}
     assert len(in_one_stack.grounded) == 3
     assert set(in_one_stack.on.steps(PLATFORM).values()) == {"same"}
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="the same in one stack; `make test` has a stack for each tenant")
 def test_in_one_stack_too_a_prefix_is_shut_to_the_old_before_it_opens_to_the_new(in_one_stack: Two) -> None:
     in_one_stack.edit("aml", "prefix: teams/aml/", "prefix: teams/money/")
     in_one_stack.edit("fraud", OLD, OLD.replace("teams/fraud/", "teams/aml/"))

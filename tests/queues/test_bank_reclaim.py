@@ -135,7 +135,7 @@ def test_of_25_jobs_of_8_gpus_only_four_go(story: Scene) -> None:
     )
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="partial admission after an eviction; `make test` has the eviction")
 def test_a_job_that_says_how_few_pods_do_comes_back_smaller_at_once(story: Scene) -> None:
     """Partial admission: it is evicted whole all the same, and with `job-min-parallelism: 8` it starts again with the
     21 pods for which there is room, instead of waiting for 25."""
@@ -149,7 +149,7 @@ def test_a_job_that_says_how_few_pods_do_comes_back_smaller_at_once(story: Scene
     until(lambda: run_in_the_cluster(story) == 640, "nothing stands idle")
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="Kueue dies in a reclaim; `make test` has the reclaim")
 def test_kueue_dies_in_the_middle_of_a_reclaim(story: Scene) -> None:
     """While it is down nothing of a tenant starts, the system's pods do, and what runs goes on.
 
@@ -254,7 +254,7 @@ def test_a_sample_starts_where_its_tenant_has_gpus(scene: Scene, kind: str, tena
 # A crowd
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="200 jobs at once; `make test` has 25")
 def test_200_jobs_at_once_harm_no_other_tenant(scene: Scene) -> None:
     """credit-risk makes 200 jobs of 4 GPUs: 32 run, on its 64 and 64 borrowed, and 168 wait. What aml and fraud ask
     for within their guarantees runs as soon as if it were alone."""

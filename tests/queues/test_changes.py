@@ -78,7 +78,7 @@ def test_a_guarantee_lowered_under_use_evicts_no_workload(town_hall: Scene) -> N
     assert town_hall.evictions() == {}
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="a department that stops borrowing; `make test` lowers a guarantee under use")
 def test_a_department_that_may_not_borrow_any_more_keeps_what_runs(town_hall: Scene) -> None:
     """pricing runs on 16 of its own and 8 borrowed. markets may only lend from now on: what runs goes on, and the next
     job waits while GPUs are idle."""
@@ -93,7 +93,7 @@ def test_a_department_that_may_not_borrow_any_more_keeps_what_runs(town_hall: Sc
     assert town_hall.evictions() == {}
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="a tenant that changes its department; `make test` lowers a guarantee under use")
 def test_a_tenant_that_moves_to_another_department_keeps_what_runs(town_hall: Scene) -> None:
     """fraud moves from risk to markets while it runs on 16 of its own and 8 borrowed: it holds the same as before, and
     the next job is judged in its new department."""
@@ -109,7 +109,7 @@ def test_a_tenant_that_moves_to_another_department_keeps_what_runs(town_hall: Sc
     assert town_hall.evictions() == {}
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="a second tier that comes and goes; the plan of it is in tests/unit/planning/queueing")
 def test_a_tenants_queue_moves_below_its_cohort_and_back_while_its_work_runs(town_hall: Scene) -> None:
     """fraud runs on 16 of its own and 8 borrowed when it gets a second tier, and when it gives that up again: nothing
     stops, what it borrows is counted, and its next job starts."""
@@ -255,7 +255,15 @@ def ask(scene: Scene, kind: str, query: str = "", **labels: str) -> Response:
     )
 
 
-@pytest.mark.parametrize("gate", ["hold", pytest.param("hold-and-drain", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(
+    "gate",
+    [
+        "hold",
+        pytest.param(
+            "hold-and-drain", marks=pytest.mark.exhaustive(reason="a drained namespace; `make test` has one on hold")
+        ),
+    ],
+)
 def test_work_without_a_queues_name_waits_while_its_namespace_is_on_hold_and_starts_afterwards(
     town_hall: Scene, gate: str
 ) -> None:
@@ -272,7 +280,9 @@ def test_work_without_a_queues_name_waits_while_its_namespace_is_on_hold_and_sta
     town_hall.until_held("fraud", len(WORK))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="a Kubernetes that names no queue; its guards are attacked in tests/unit/check/admission"
+)
 def test_where_the_api_server_names_no_queue_work_is_refused_with_the_label_to_write(town_hall: Scene) -> None:
     """As on Kubernetes 1.35. A CronJob's controller is refused too, and tries again: its Job would never start."""
     home = held_back(town_hall, "hold")
@@ -310,7 +320,9 @@ def test_nothing_new_starts_on_a_capacity_block_that_ends(town_hall: Scene) -> N
     town_hall.until_held("burst", 8, "block")
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="a pool that gets EFA while work runs; its flavor is in tests/unit/planning/queueing/test_queues.py"
+)
 def test_a_pool_that_gets_efa_afterwards_has_a_new_flavor(town_hall: Scene) -> None:
     """A flavor's topology is immutable. The pool keeps its name in `tenancy queues`, its flavor is
     block.eks-network; a workload that asks for a topology gets it."""
@@ -358,7 +370,7 @@ def _is_there(scene: Scene, space: str) -> bool:
     return scene.api.request("GET", f"/api/v1/namespaces/{space}").ok
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="a tenant that leaves with jobs; its removal is in tests/engine/test_offboarding.py")
 def test_a_tenant_that_leaves_takes_its_work_along(town_hall: Scene) -> None:
     """One job of it runs and one waits. Its namespace goes, and its GPUs are others'."""
     home = town_hall.submit("leaver", "runs", 8)
@@ -370,7 +382,9 @@ def test_a_tenant_that_leaves_takes_its_work_along(town_hall: Scene) -> None:
     town_hall.until_held("leaver", 0)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="a tenant leaves while Kueue is down; what holds a removal is named in tests/engine/test_offboarding.py"
+)
 def test_without_kueue_a_tenant_cannot_leave(town_hall: Scene) -> None:
     """leaver's job waits, fraud's runs. Kueue's finalizers hold what waits, and the namespace's own status names them.
     Where pods run it never comes to these: the API server ends pods before all else, they wait for their Job's

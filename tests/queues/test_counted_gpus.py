@@ -22,7 +22,12 @@ from tenancy.planning.queueing.queue_names import API
 from tests import operators
 from tests.waiting import until
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = pytest.mark.exhaustive(
+    reason=(
+        "minutes of evictions and restarts under Kueue's settings; the "
+        "ledger of `make test` plays such events under ours"
+    )
+)
 
 FILES = {
     "environment.yaml": town.ENVIRONMENT + "queues: {kinds: [jobset]}\n",

@@ -262,7 +262,7 @@ def test_the_rights_of_its_role_suffice_for_a_round_and_a_missing_one_is_named(s
         until(lambda: refusal(scene, kubeconfig) == "", f"a round with {resource} works")
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="a refresh beside the clock; an update beside it is in `make test`")
 def test_a_refresh_keeps_what_the_clock_wrote(project: Project, scene: Scene) -> None:
     result = project.tenancy("up", "local", "--refresh")
     assert result.code == 0, result.text
@@ -270,7 +270,7 @@ def test_a_refresh_keeps_what_the_clock_wrote(project: Project, scene: Scene) ->
     assert as_the_clock_wrote(scene)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="a clock that is switched off; an update beside a running one is in `make test`")
 def test_a_clock_that_is_switched_off_leaves_the_quotas_of_the_files(project: Project, scene: Scene) -> None:
     tick(scene, LEAD)
     until(lambda: reserved(scene), "GPUs of the next window are reserved")
@@ -288,7 +288,7 @@ def test_a_clock_that_is_switched_off_leaves_the_quotas_of_the_files(project: Pr
     project.up()
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="a stack for each tenant beside the clock; one stack is in `make test`")
 def test_what_the_clock_wrote_stays_with_a_stack_for_each_tenant(project: Project, scene: Scene) -> None:
     project.edit(ENVIRONMENT, "environment: local\n", "environment: local\nstacks: per-tenant\n")
     settings = project.folder / "stacks" / "Pulumi.local.yaml"
@@ -310,7 +310,9 @@ def test_what_the_clock_wrote_stays_with_a_stack_for_each_tenant(project: Projec
     assert as_the_clock_wrote(scene)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="the end of an environment beside a running clock; the end without one is in tests/engine/test_scopes.py"
+)
 def test_the_end_of_an_environment_removes_a_reservation_in_use_beside_a_running_clock(
     project: Project, scene: Scene
 ) -> None:

@@ -49,7 +49,9 @@ def scene(project: Project) -> Iterator[Scene]:
         yield lab_scene
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="a queue that goes while a job runs; the refusal is in tests/unit/cluster/test_preflight_reads.py"
+)
 def test_a_queue_that_goes_is_refused_while_work_is_in_it(project: Project, scene: Scene) -> None:
     """A job of queue nightly runs: the file without that queue is refused, and names the queue. When the job has
     ended, the queue goes."""
@@ -66,7 +68,13 @@ def test_a_queue_that_goes_is_refused_while_work_is_in_it(project: Project, scen
     assert {q["metadata"]["name"] for q in scene.items("LocalQueue", home)} == {"default"}
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason=(
+        "a namespace that changes its tier with work in its queue; that a "
+        "queue in use is not removed is in "
+        "tests/unit/cluster/test_preflight_reads.py"
+    )
+)
 def test_a_namespace_changes_its_tier_when_its_queue_is_empty(project: Project, scene: Scene) -> None:
     """A LocalQueue keeps its ClusterQueue for life. With work that runs in it the new tier is refused; drained, the
     work waits, the queue is replaced, and the work starts in the new tier's queue when it opens."""

@@ -20,7 +20,9 @@ from tenancy.planning.queueing.queue_names import API, BOARD_COMPUTE, BOARD_MEMO
 from tenancy.planning.queueing.quota_shares import BOARD
 from tests.waiting import until
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = pytest.mark.exhaustive(
+    reason="shares that settle over minutes; weights and their settings are in tests/unit/planning/queueing"
+)
 
 SLICED = "  serve: {instance-type: p4d.24xlarge, nodes: 1, mig: {layout: {1g.5gb: 4, 3g.20gb: 1}}}\n"
 FILES = {

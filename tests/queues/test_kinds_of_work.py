@@ -17,7 +17,9 @@ from tenancy.kube.requests import MERGE
 from tests import operators
 from tests.waiting import until
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = pytest.mark.exhaustive(
+    reason="every kind of work by itself; the ledger of `make test` plays jobs of all kinds"
+)
 
 SHARE = "guaranteed: 8, sharing: lend-and-borrow, lending-limit: 8, borrowing-limit: 16"
 KINDS = ("jobset", "leaderworkerset", "mpijob", "raycluster", "rayjob", "trainjob")

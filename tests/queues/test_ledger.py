@@ -192,7 +192,7 @@ def test_what_runs_is_counted_at_every_rest_of_a_random_story(player: Player) ->
     assert {verb for verb, status in player.answers if status == 2} >= {"make", "delete", "scale", "evict"}
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="ten thousand events; `make test` has three hundred")
 @pytest.mark.parametrize("number", range(10))
 def test_what_runs_is_counted_in_ten_thousand_events(player: Player, number: int) -> None:
     events = Story(SEED + 1 + number, KINDS, ("kueue", *OPERATORS)).events(1000)
@@ -204,7 +204,7 @@ def test_what_was_found_in_queues_once_is_counted(player: Player, title: str) ->
     holds_for(player, REGRESSIONS[title], title)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="Kueue's own defaults, one by one; `make test` holds our settings")
 @pytest.mark.parametrize("title", SETTINGS_REGRESSIONS)
 def test_with_kueues_own_defaults_each_of_them_is_seen(player: Player, title: str) -> None:
     with configured(player.scene, **BEFORE):
@@ -213,7 +213,7 @@ def test_with_kueues_own_defaults_each_of_them_is_seen(player: Player, title: st
     assert verdict, "\n".join(player.log)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="without the clock; `make test` plays with it")
 def test_without_the_clock_an_eviction_without_pods_ends_by_the_command_that_is_told(
     player: Player, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,7 +233,7 @@ def test_without_the_clock_an_eviction_without_pods_ends_by_the_command_that_is_
     player.clear()
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="a random story under Kueue's own defaults; `make test` holds our settings")
 def test_with_kueues_own_defaults_a_random_story_does_not_hold(player: Player) -> None:
     events = Story(SEED, KINDS, ("kueue", *OPERATORS)).events(EVENTS)
     with configured(player.scene, **BEFORE):
@@ -242,7 +242,7 @@ def test_with_kueues_own_defaults_a_random_story_does_not_hold(player: Player) -
     assert verdict, "\n".join(player.log)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="a hole under Kueue's own defaults; what is said of one is in tests/unit/explain")
 def test_a_hole_is_named_and_closes_when_kueue_gets_its_settings(
     player: Player, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,9 @@ import pytest
 import town
 from scene import Scene
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = pytest.mark.exhaustive(
+    reason="several pools on a lab of their own; which comes first is in tests/unit/planning/queueing/test_queues.py"
+)
 
 SPARE = "  spare: {instance-type: p4d.24xlarge, nodes: 1, tiers: [batch]}\n"
 BORROWS = "guaranteed: 8, sharing: lend-and-borrow, lending-limit: 8, borrowing-limit: 8"

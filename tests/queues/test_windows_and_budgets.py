@@ -210,7 +210,7 @@ def sizes(dice: random.Random, total: int) -> list[int]:
     return gpu_sizes
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="window after window; one is in `make test`")
 def test_every_window_starts_with_its_capacity_free_while_borrowers_run(scene: Scene) -> None:
     """Borrowers have all of the window's GPUs before each, in jobs of other sizes, and more of them wait."""
     count, dice, took = int(os.environ.get("TENANCY_WINDOWS", "4")), random.Random(1), []

@@ -21,7 +21,7 @@ from tenancy.cli import main
 
 ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-GENERATED = {"claims.md", "rules.md", "spec.md", "side-by-side.md"}
+GENERATED = {"claims.md", "exhaustive.md", "rules.md", "spec.md", "side-by-side.md"}
 OPERATORS = {"|", "&&", "||", ";", "&", ">", ">>", "2>", "<"}
 
 WORDS = {"ENV": "local", "POOL": "train-a100", "DIR": "out", "PAGE": "page.html", "FILE": "-", "COMPONENT": "kueue"}

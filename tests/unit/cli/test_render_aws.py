@@ -119,7 +119,7 @@ def test_every_setting_by_which_aws_enforces_a_rule_is_made() -> None:
     assert {rule.id for rule in rules if not rule.aws_settings.items() <= settings} == set()
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="every resource of a large environment; `make test` renders a small one")
 @pytest.mark.parametrize("name", ["bank"])
 def test_every_resource_of_a_large_environment_is_rendered(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     compare(planned(ROOT / "stacks" / name), monkeypatch)

@@ -198,7 +198,7 @@ def test_no_command_ends_with_a_traceback_over_tenants_in_every_state(
     each_command(tmp_path, STATES, ("plain", "without-gpus", "removed", "removed-adopted"), monkeypatch)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="every command over one tenant and over none; `make test` has every state of a tenant")
 @pytest.mark.usefixtures("out_of_reach")
 @pytest.mark.parametrize("state", [*STATES, ""])
 def test_no_command_ends_with_a_traceback_over_one_tenant_alone_or_none(
@@ -208,7 +208,7 @@ def test_no_command_ends_with_a_traceback_over_one_tenant_alone_or_none(
     each_command(tmp_path, states, list(states), monkeypatch)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="every command without queues; `make test` has every state of a tenant")
 @pytest.mark.usefixtures("out_of_reach")
 def test_no_command_ends_with_a_traceback_where_nothing_is_queued(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -198,7 +198,7 @@ def test_no_trace_with_pauses_checkpoints_and_gaps_is_suspended_wrongly() -> Non
     assert 10 < suspended < 90, "else the traces try nothing"
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="ten thousand traces; `make test` has the borders one by one")
 def test_none_of_ten_thousand_traces_is_suspended_wrongly() -> None:
     suspended, wrong_seeds = wrong(range(10_000))
     assert wrong_seeds == []

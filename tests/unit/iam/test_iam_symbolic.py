@@ -477,7 +477,7 @@ _past, _ways, _word = symbolic._past, symbolic._Reader.ways, symbolic.shortest_w
             "negated",
             lambda part: replace(part, matches=not part.matches),
             id="a Deny without a key",
-            marks=pytest.mark.exhaustive,
+            marks=pytest.mark.exhaustive(reason="one fault more; `make test` has the others of this table"),
         ),
         pytest.param(
             of_one_layer(SPECIAL),
@@ -499,7 +499,7 @@ _past, _ways, _word = symbolic._past, symbolic._Reader.ways, symbolic.shortest_w
             "_spared",
             lambda _reader, _layer: False,
             id="SCPs for all",
-            marks=pytest.mark.exhaustive,
+            marks=pytest.mark.exhaustive(reason="one fault more; `make test` has the others of this table"),
         ),
         pytest.param(SCENES, symbolic._Reader, "_grant_of", lambda *_: Grant.DIRECT, id="all principals are named"),
         pytest.param(

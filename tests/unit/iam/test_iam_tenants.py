@@ -59,7 +59,16 @@ def test_no_role_of_the_bank_reaches_anything_of_another_tenant(bank: AccountMod
     assert _proven(bank) > 250
 
 
-@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(s, marks=pytest.mark.exhaustive) for s in range(3, 9))])
+@pytest.mark.parametrize(
+    "seed",
+    [
+        *range(3),
+        *(
+            pytest.param(s, marks=pytest.mark.exhaustive(reason="six more seeds; `make test` has three"))
+            for s in range(3, 9)
+        ),
+    ],
+)
 def test_no_role_reaches_anything_of_a_tenant_that_is_called_nearly_the_same(seed: int) -> None:
     assert _proven(world(seed).account) > 10
 
@@ -193,7 +202,7 @@ def _damaged(random: Random, who: AccountIdentity) -> AccountIdentity:
     return replace(who, role=replace(who.role, policies=policies))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(reason="many damaged policies; `make test` has the tenants' own and the faults of the prover")
 def test_prover_and_evaluator_agree_on_damaged_policies() -> None:
     """The evaluator allows each witness of the prover; where there is none, it allows none of many requests."""
     random, reached, excluded = Random(7), 0, 0

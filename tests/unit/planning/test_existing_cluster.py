@@ -316,9 +316,13 @@ def silent(spec: SpecFolder, file: str) -> set[str]:
 @pytest.mark.parametrize(
     "mode",
     [
-        pytest.param("build", marks=pytest.mark.exhaustive),
+        pytest.param(
+            "build", marks=pytest.mark.exhaustive(reason="a cluster that is built; `make test` has one that exists")
+        ),
         "existing",
-        pytest.param("off", marks=pytest.mark.exhaustive),
+        pytest.param(
+            "off", marks=pytest.mark.exhaustive(reason="no AWS at all; `make test` has a cluster that exists")
+        ),
     ],
 )
 def test_every_field_has_an_effect_on_the_plan_or_a_note(spec: SpecFolder, mode: str) -> None:

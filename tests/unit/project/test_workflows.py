@@ -416,7 +416,12 @@ def test_a_revision_that_was_not_fetched_ends_it_with_2(words: tuple[str, str], 
 
 
 @pytest.mark.parametrize(
-    ("tenants", "sharded"), [(200, 0), (201, 5), pytest.param(1000, 20, marks=pytest.mark.exhaustive)]
+    ("tenants", "sharded"),
+    [
+        (200, 0),
+        (201, 5),
+        pytest.param(1000, 20, marks=pytest.mark.exhaustive(reason="1,000 tenants; `make test` has 200 and 201")),
+    ],
 )
 def test_more_stacks_than_a_matrix_takes_are_shards_of_fifty(tenants: int, sharded: int, repository: Path) -> None:
     tenant_count = len(list((repository / "stacks/local/tenants").iterdir()))

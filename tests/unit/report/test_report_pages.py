@@ -323,7 +323,9 @@ def test_a_simulation_has_what_a_page_reads_of_it() -> None:
 # In a browser
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="opens every page in a browser; that a page makes no request is read from its source in `make test`"
+)
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
 class TestInABrowser:
     @pytest.mark.parametrize("width", [1280, 500])

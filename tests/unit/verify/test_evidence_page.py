@@ -190,7 +190,9 @@ def test_the_browser_is_told_to_load_nothing(maker: Maker) -> None:
     assert POLICY in (maker.folder / "bundle" / "page.html").read_text("utf-8")
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(
+    reason="opens the page in a browser; its links and counts are read from its source in `make test`"
+)
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
 @pytest.mark.parametrize("width", [1200, 500])
 def test_in_a_browser_the_page_asks_for_nothing_and_fits(maker: Maker, width: int) -> None:
