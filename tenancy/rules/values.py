@@ -224,6 +224,8 @@ def too_wide_together(cidrs: Sequence[str]) -> tuple[int, str] | None:
 
     Each range counts once, also if it is named again; a range that is unsafe by itself is reported by itself.
     """
+    if len(cidrs) < 2:
+        return None
     safe = [(i, _network(cidr)) for i, cidr in enumerate(cidrs) if not unsafe_range(cidr)]
     for version, widest in _WIDEST.items():
         same_version = [(i, network) for i, network in safe if network.version == version]
@@ -245,7 +247,7 @@ def _merged(networks: Any) -> list[Any]:
 
 def whole_private(cidrs: Collection[str]) -> str | None:
     """net-05: a private range that is allowed as a whole."""
-    networks = [_network(cidr) for cidr in cidrs if not unsafe_range(cidr)]
+    networks = [_network(cidr) for cidr in cidrs if cidr and not unsafe_range(cidr)]
     for private_block in _PRIVATE:
         if any(
             private_block.subnet_of(block)

@@ -343,7 +343,9 @@ def _default_containers(tenant: Tenant, number: int, tier: Tier, quota: _Limits,
     gpus = sum(tenant.guaranteed_in(namespace).values())
     if number == 0:
         gpus += sum(map(tenant.max_extra_gpus, tenant.gpus))
-    gpus = max(0, gpus - excess_gpus)
+    if gpus <= excess_gpus:
+        return
+    gpus -= excess_gpus
     location = ("namespaces", number, "quota") if namespace.quota else ("tier",)
     requests, limits = tier.container.default_request, tier.container.default
     sums = {"cpu": requests, "memory": requests, "cpu-limit": limits, "memory-limit": limits}

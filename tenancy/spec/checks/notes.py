@@ -88,10 +88,13 @@ def _spot_role(environment: Environment) -> Iterator[Mistake]:
 
 def _crowded_nodes(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Mistake]:
     """Pools with more devices on a node than default pods fit on it: some devices could never be used."""
+    used_tiers = frozenset[str]().union(*(tenant.tiers for tenant in tenants))
     for name, pool in environment.pools.items():
         devices, machine = sum(environment.flavors_of(name).values()), pool.machine
         node_amounts = {"cpu": machine.vcpu, "memory": machine.memory * 2**30}
-        tiers = {tier for t in tenants for tier in t.tiers if pool.admits(t.tenant, frozenset({tier}))}
+        named_tenants = [tenant for tenant in tenants if tenant.tenant in pool.tenants]
+        tiers = {*pool.tiers} & used_tiers if pool.is_restricted else used_tiers
+        tiers = tiers.union(*(tenant.tiers for tenant in named_tenants))
         for tier in sorted(tiers):
             requests = environment.tiers[tier].container.default_request
             for resource, node_amount in node_amounts.items():

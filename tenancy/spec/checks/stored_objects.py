@@ -4,8 +4,9 @@ whole objects. Computed with the largest objects that the guards admit (avail-05
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
 from tenancy.catalog import sizes
 from tenancy.catalog.frameworks import FRAMEWORKS
@@ -109,47 +110,58 @@ def _counts_objects(key: str) -> bool:
     return key.startswith("count/") or key in {"replicationcontrollers", "resourcequotas"}
 
 
+class _Maxima(NamedTuple):
+    """Maxima of one namespace: the number of its objects, their bytes in the store, and of Kueue's live heap."""
+
+    objects: int
+    stored_bytes: int
+    cached_bytes: int
+
+
 class ObjectQuotas:
     """Object quotas of an environment's tenants. Those of a tier are counted once for all namespaces that have them."""
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
-        self._of_tier: dict[str, Mapping[str, int]] = {}
+        frameworks = framework_counts(environment)
+        self._sizes_of_kind = {**dict.fromkeys(frameworks, JSON_GROWTH * STORED_BYTES), WORKLOADS: WORKLOAD_BYTES}
+        self._cached_kinds = (JOBS, PODS, WORKLOADS, *frameworks) if environment.has_queues else ()
+        self._of_tier: dict[str, _Maxima] = {}
 
-    def _counts(self, tenant: Tenant) -> Iterator[tuple[Tier, Mapping[str, int]]]:
-        """Tier and object quotas of each namespace; an undeclared tier is reported by itself."""
+    def _maxima(self, tenant: Tenant) -> Iterator[_Maxima]:
+        """Maxima of each namespace; an undeclared tier is reported by itself."""
         for part in tenant.namespaces:
             name = tenant.tier_of(part)
             if not (tier := self._environment.tiers.get(name)):
                 continue
             if part.quota:
-                yield tier, _all_counts(self._environment, tier.quota_for(part.quota))
+                yield self._of_quota(tier, tier.quota_for(part.quota))
                 continue
             if name not in self._of_tier:
-                self._of_tier[name] = _all_counts(self._environment, tier.quota)
-            yield tier, self._of_tier[name]
+                self._of_tier[name] = self._of_quota(tier, tier.quota)
+            yield self._of_tier[name]
+
+    def _of_quota(self, tier: Tier, quota: Quota) -> _Maxima:
+        counts = _all_counts(self._environment, quota)
+        data = sizes.LARGE_DATA if tier.allow_large_config else sizes.DATA
+        largest = self._sizes_of_kind | dict.fromkeys(_CONFIGS, data + sizes.METADATA)
+        return _Maxima(
+            sum(counts.values()),
+            sum(count * largest.get(key, STORED_BYTES) for key, count in counts.items()),
+            sum(counts[key] for key in self._cached_kinds) * CACHED_BYTES,
+        )
 
     def objects(self, tenant: Tenant) -> int:
         """Maximum number of objects that a tenant may store."""
-        return sum(sum(counts.values()) for _, counts in self._counts(tenant))
+        return sum(maxima.objects for maxima in self._maxima(tenant))
 
     def stored_bytes(self, tenant: Tenant) -> int:
         """Maximum that a tenant may store, in bytes of etcd's database without former revisions."""
-        sizes_of_kind = dict.fromkeys(framework_counts(self._environment), JSON_GROWTH * STORED_BYTES)
-        sizes_of_kind[WORKLOADS] = WORKLOAD_BYTES
-        total = 0
-        for tier, counts in self._counts(tenant):
-            data = sizes.LARGE_DATA if tier.allow_large_config else sizes.DATA
-            largest = sizes_of_kind | dict.fromkeys(_CONFIGS, data + sizes.METADATA)
-            total += sum(count * largest.get(key, STORED_BYTES) for key, count in counts.items())
-        return total
+        return sum(maxima.stored_bytes for maxima in self._maxima(tenant))
 
     def cached_bytes(self, tenant: Tenant) -> int:
         """Maximum of Kueue's live heap for a tenant's jobs, pods and workloads, in bytes."""
-        if not self._environment.has_queues:
-            return 0
-        cached = (JOBS, PODS, WORKLOADS, *framework_counts(self._environment))
-        return sum(counts[key] for _, counts in self._counts(tenant) for key in cached) * CACHED_BYTES
+        return sum(maxima.cached_bytes for maxima in self._maxima(tenant))
 
     def kueue_need(self, tenants: Sequence[Tenant]) -> int:
         """Memory that Kueue needs, before it is rounded up to one of the sizes, in bytes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -87,6 +87,13 @@ class Spec(_Model):
         if all_of_them := tuple(self.mistakes()):
             raise Mistakes(*all_of_them)
 
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy, without the values that were computed from fields that may be other ones now."""
+        copied = super().model_copy(update=update, deep=deep)
+        for name in copied.__dict__.keys() - type(self).model_fields.keys() if update else ():
+            del copied.__dict__[name]
+        return copied
+
 
 def _valid_name(longest: int) -> Any:
     def check(name: str) -> str:
@@ -124,7 +131,7 @@ class TextForm:
             raise form_error(f"{len(text)} characters", f"at most {self.max_length} characters", "shorten it")
         if not self.compiled.fullmatch(text):
             raise form_error(repr(text), self.rule, self._suggestion(text))
-        if not is_shown(text):
+        if not (text.isascii() and text.isprintable()) and not is_shown(text):
             raise form_error(repr(text), "a text has printable characters alone", "drop what is written here with '\\'")
         return text
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
@@ -453,8 +454,10 @@ class Tenant(Spec):
 
     def accounts_in(self, namespace: Namespace) -> tuple[ServiceAccount, ...]:
         """Service accounts of a namespace beside the default one and the one with its grants."""
-        syncer = (ServiceAccount.model_validate({"name": words.VIRTUAL_CLUSTER, "automount-token": True}),)
-        return (*namespace.service_accounts, *(syncer if self.in_virtual_clusters else ()))
+        if not self.in_virtual_clusters:
+            return namespace.service_accounts
+        syncer = ServiceAccount.model_validate({"name": words.VIRTUAL_CLUSTER, "automount-token": True})
+        return (*namespace.service_accounts, syncer)
 
     @property
     def on_own_nodes(self) -> bool:
@@ -465,7 +468,7 @@ class Tenant(Spec):
         """Name of a namespace's tier: its own, or else the tenant's."""
         return namespace.tier or self.tier
 
-    @property
+    @cached_property
     def tiers(self) -> frozenset[str]:
         """Names of the tiers of all namespaces."""
         return frozenset(self.tier_of(n) for n in self.namespaces)
@@ -505,10 +508,9 @@ class Tenant(Spec):
 
     def guaranteed_in(self, namespace: Namespace) -> dict[str, int]:
         """Guaranteed GPUs of one namespace, by flavor: its own count, and for the first namespace the rest."""
-        guaranteed = {}
-        for flavor, share in self.gpus.items():
-            count = namespace.gpus.get(flavor, 0)
-            if namespace is self.namespaces[0]:
-                count += share.guaranteed - sum(n.gpus.get(flavor, 0) for n in self.namespaces)
-            guaranteed[flavor] = count
-        return guaranteed
+        if namespace is not self.namespaces[0]:
+            return {flavor: namespace.gpus.get(flavor, 0) for flavor in self.gpus}
+        return {
+            flavor: share.guaranteed - sum(n.gpus.get(flavor, 0) for n in self.namespaces[1:])
+            for flavor, share in self.gpus.items()
+        }

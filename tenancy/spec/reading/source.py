@@ -115,6 +115,8 @@ def read_text(path: Path) -> str:
 
 def _unprintable(text: str) -> int | None:
     """Place of the first invisible character that changes what is read or shown."""
+    if text.isascii() and text.replace("\n", "").isprintable():
+        return None
     match = _UNPRINTABLE.search(text)
     places = [match.start()] if match else []
     places += [] if (hidden := unseen(text)) is None else [hidden]
