@@ -236,9 +236,14 @@ def plan(loaded: Loaded) -> Plan:
 
 def every(values: Iterable[object]) -> bool:
     """`all`, which is not true of nothing: what a test says of each of some, there have to be some of."""
+    return all(nonempty(values))
+
+
+def nonempty(values: Iterable[T]) -> list[T]:
+    """The values, of which there have to be some: asserts in a loop over none would hold of nothing."""
     items = list(values)
     assert items, "nothing to say this of"
-    return all(items)
+    return items
 
 
 @pytest.hookimpl(trylast=True)

@@ -14,7 +14,7 @@ from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.queues import SharingPreset
 from tenancy.spec.fields.tenant import Tenant
 from tenancy.spec.loader import Loaded, load
-from tests.conftest import SpecFolder, every
+from tests.conftest import SpecFolder, every, nonempty
 
 ROOT = Path(__file__).parents[3]
 BANK = ROOT / "stacks" / "bank"
@@ -109,8 +109,8 @@ def test_shared_gpus_serve_one_interruptible_tenant(environment: Environment, te
 
 
 def test_slices_are_open_to_production_inference_alone(environment: Environment, tenants: dict[str, Tenant]) -> None:
-    for tenant in tenants.values():
-        for part in tenant.namespaces:
+    for tenant in nonempty(tenants.values()):
+        for part in nonempty(tenant.namespaces):
             slices = {f for f, count in tenant.guaranteed_in(part).items() if count and environment.flavors[f].mig}
             assert not slices or tenant.tier_of(part) == "production-inference"
 
@@ -192,14 +192,14 @@ def test_576_of_640_gpus_are_promised_and_64_are_spare(environment: Environment,
 
 def test_a_lost_node_breaks_no_guarantee_of_slices(environment: Environment, tenants: dict[str, Tenant]) -> None:
     pool, node = environment.pools["serve-mig"], environment.flavors_of("serve-mig")
-    for flavor, units_per_node in node.items():
+    for flavor, units_per_node in nonempty(node.items()):
         assert 0 < guaranteed(tenants, flavor) <= units_per_node * (pool.nodes.min - 1), f"{flavor} without one node"
 
 
 def test_every_namespace_reaches_what_it_holds(environment: Environment, tenants: dict[str, Tenant]) -> None:
-    for name, tenant in tenants.items():
-        for part in tenant.namespaces:
-            for flavor, count in tenant.guaranteed_in(part).items():
+    for name, tenant in nonempty(tenants.items()):
+        for part in nonempty(tenant.namespaces):
+            for flavor, count in nonempty(tenant.guaranteed_in(part).items()):
                 pools = pools_of(environment, flavor, name, frozenset({tenant.tier_of(part)}))
                 assert pools or not count, f"{name}--{part.name} holds {count} {flavor} that no pool yields to it"
 

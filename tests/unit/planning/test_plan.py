@@ -27,7 +27,7 @@ from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.tenant import Tenant
 from tenancy.spec.fields.tiers import OWN_QUOTA_KEYS
 from tenancy.spec.loader import Loaded
-from tests.conftest import SpecFolder, in_days, unreserved
+from tests.conftest import SpecFolder, in_days, nonempty, unreserved
 
 
 def kinds(objects: Iterable[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
@@ -60,8 +60,8 @@ def _quota(plan: Plan, namespace: str) -> dict[str, str]:
 
 
 def test_no_limit_range_names_a_gpu(plan: Plan) -> None:
-    for item in kinds(plan.objects(), "LimitRange"):
-        for limit in item["spec"]["limits"]:
+    for item in nonempty(kinds(plan.objects(), "LimitRange")):
+        for limit in nonempty(item["spec"]["limits"]):
             assert gpu_keys({key for bounds in limit.values() if isinstance(bounds, dict) for key in bounds}) == []
 
 
@@ -135,7 +135,7 @@ def test_every_quota_key_is_one_that_the_api_server_counts(plan: Plan) -> None:
 
 def test_every_resource_that_some_pool_yields_is_in_every_quota(plan: Plan, environment: Environment) -> None:
     offered = {f"requests.{r}" for r in (*environment.resources, *gpus.ALWAYS_CAPPED)}
-    for item in _quotas(plan):
+    for item in nonempty(_quotas(plan)):
         assert offered <= set(item["spec"]["hard"]), "granted or zero, never absent: absent is unlimited"
 
 
@@ -162,7 +162,7 @@ def test_without_a_queue_a_namespace_holds_what_it_is_promised_and_no_more(spec:
 
 
 def test_the_namespaces_together_have_the_guarantee(loaded: Loaded) -> None:
-    for tenant in loaded.tenants:
+    for tenant in nonempty(loaded.tenants):
         guaranteed: Counter[str] = Counter()
         for namespace in tenant.namespaces:
             guaranteed.update(tenant.guaranteed_in(namespace))
@@ -189,7 +189,7 @@ def test_a_limit_that_the_plan_writes_is_none_of_the_further_keys(plan: Plan) ->
 
 
 def test_no_tenant_opens_ports_of_nodes_or_load_balancers(plan: Plan) -> None:
-    for item in _quotas(plan):
+    for item in nonempty(_quotas(plan)):
         assert item["spec"]["hard"]["services.loadbalancers"] == item["spec"]["hard"]["services.nodeports"] == "0"
 
 
@@ -210,12 +210,12 @@ def _rules(plan: Plan) -> list[tuple[str, dict[str, list[str]]]]:
 
 
 def test_no_role_has_a_wildcard(plan: Plan) -> None:
-    for name, rule in _rules(plan):
+    for name, rule in nonempty(_rules(plan)):
         assert not any("*" in text for part in rule.values() for text in part), name
 
 
 def test_what_limits_a_tenant_is_only_read(plan: Plan) -> None:
-    for name, rule in _rules(plan):
+    for name, rule in nonempty(_rules(plan)):
         if LIMITING & set(rule["resources"]):
             assert set(rule["verbs"]) <= READ, f"{name} changes {rule['resources']}"
 
@@ -250,7 +250,7 @@ def test_who_only_looks_or_operates_reads_no_secret(plan: Plan, role: str) -> No
 @pytest.mark.parametrize("role", ["viewer", "operator"])
 def test_who_only_looks_or_operates_creates_no_workload(plan: Plan, role: str) -> None:
     workloads = {"pods", "jobs", "cronjobs", "deployments", "statefulsets"}
-    for name, rule in _rules(plan):
+    for name, rule in nonempty(_rules(plan)):
         if name == f"tenancy-{role}" and workloads & set(rule["resources"]):
             assert "create" not in rule["verbs"]
 
@@ -264,8 +264,8 @@ def test_tenants_get_rights_in_namespaces_only(plan: Plan) -> None:
 
 
 def test_a_binding_is_in_its_tenants_namespace_and_to_our_roles(plan: Plan) -> None:
-    for tenant in plan.tenants:
-        for binding in kinds(tenant.objects(), "RoleBinding"):
+    for tenant in nonempty(plan.tenants):
+        for binding in nonempty(kinds(tenant.objects(), "RoleBinding")):
             assert binding["metadata"]["namespace"].startswith(tenant.name + words.SEPARATOR)
             assert binding["roleRef"]["name"] in {r["metadata"]["name"] for r in plan.platform.roles}
 
@@ -284,16 +284,16 @@ def test_a_person_for_some_namespaces_is_bound_there_alone(plan: Plan) -> None:
 
 def test_every_tenant_object_carries_the_whole_vocabulary(plan: Plan) -> None:
     expected_labels = {*words.COST_LABELS, words.TENANT, words.ENVIRONMENT, words.MANAGED_BY}
-    for tenant in plan.tenants:
-        for item in tenant.objects():
+    for tenant in nonempty(plan.tenants):
+        for item in nonempty(tenant.objects()):
             labels = item["metadata"]["labels"]
             assert expected_labels <= set(labels), item["kind"]
             assert labels[words.TENANT] == tenant.name
 
 
 def test_every_label_value_is_one_that_kubernetes_takes(plan: Plan) -> None:
-    for item in plan.objects():
-        for value in item["metadata"]["labels"].values():
+    for item in nonempty(plan.objects()):
+        for value in nonempty(item["metadata"]["labels"].values()):
             assert len(value) <= words.LABEL_LENGTH
             assert value.replace("-", "").replace("_", "").replace(".", "").isalnum()
 
@@ -306,8 +306,8 @@ def test_no_two_objects_are_one(plan: Plan) -> None:
 
 
 def test_every_namespace_has_a_quota_a_limit_range_and_a_default_deny(plan: Plan) -> None:
-    for tenant in plan.tenants:
-        for namespace in tenant.namespaces:
+    for tenant in nonempty(plan.tenants):
+        for namespace in nonempty(tenant.namespaces):
             isolation_objects = {(o["kind"], o["metadata"]["name"]) for o in namespace.isolation}
             assert {
                 ("ResourceQuota", "tenant"),
@@ -317,7 +317,7 @@ def test_every_namespace_has_a_quota_a_limit_range_and_a_default_deny(plan: Plan
 
 
 def test_every_namespace_enforces_restricted_at_a_pinned_version(plan: Plan) -> None:
-    for item in kinds(chain.from_iterable(t.objects() for t in plan.tenants), "Namespace"):
+    for item in nonempty(kinds(chain.from_iterable(t.objects() for t in plan.tenants), "Namespace")):
         labels = item["metadata"]["labels"]
         assert (labels[words.PSA_ENFORCE], labels[words.PSA_VERSION]) == ("restricted", "v1.36")
 
@@ -326,13 +326,13 @@ def test_every_namespace_enforces_restricted_at_a_pinned_version(plan: Plan) -> 
 
 
 def test_the_default_deny_denies_both_ways(plan: Plan) -> None:
-    for item in kinds(plan.objects(), "NetworkPolicy"):
+    for item in nonempty(kinds(plan.objects(), "NetworkPolicy")):
         if item["metadata"]["name"] == "default-deny":
             assert item["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
 
 
 def test_only_dns_leads_to_another_namespace(plan: Plan) -> None:
-    for item in kinds(plan.objects(), "NetworkPolicy"):
+    for item in nonempty(kinds(plan.objects(), "NetworkPolicy")):
         peers = [
             p
             for way in ("ingress", "egress")
@@ -360,7 +360,7 @@ def test_only_declared_ranges_and_ports_lead_out(plan: Plan) -> None:
 
 
 def test_a_label_that_is_charged_by_is_one_of_the_namespace(plan: Plan) -> None:
-    for item in kinds(chain.from_iterable(t.objects() for t in plan.tenants), "Namespace"):
+    for item in nonempty(kinds(chain.from_iterable(t.objects() for t in plan.tenants), "Namespace")):
         assert {*words.CHARGED_LABELS} <= set(item["metadata"]["labels"]), "else no object may carry it at all"
 
 
@@ -385,7 +385,7 @@ def test_the_number_of_guards_does_not_grow_with_tenants(environment: Environmen
 
 
 def test_every_guard_fails_closed_and_denies(plan: Plan) -> None:
-    for guard in plan.platform.guards:
+    for guard in nonempty(plan.platform.guards):
         spec = guard["spec"]
         assert spec.get("failurePolicy", "Fail") == "Fail"
         assert "Deny" in spec.get("validationActions", ["Deny"])
@@ -398,8 +398,8 @@ def test_every_guard_is_bound(plan: Plan) -> None:
 
 
 def test_every_refusal_names_a_rule_of_the_catalogue(plan: Plan) -> None:
-    for guard in kinds(plan.platform.guards, "ValidatingAdmissionPolicy"):
-        for validation in guard["spec"]["validations"]:
+    for guard in nonempty(kinds(plan.platform.guards, "ValidatingAdmissionPolicy")):
+        for validation in nonempty(guard["spec"]["validations"]):
             assert validation["message"].partition(":")[0] in RULES
 
 
@@ -532,7 +532,7 @@ def test_adoption_is_asked_for_on_the_namespaces_alone(spec: Any) -> None:
 
 
 def test_every_gpu_node_keeps_pods_without_a_gpu_off(environment: Environment) -> None:
-    for name, pool in environment.pools.items():
+    for name, pool in nonempty(environment.pools.items()):
         assert node_taints(name, pool)[0]["key"] == gpus.GPU_TAINT
 
 

@@ -16,7 +16,7 @@ from tenancy.planning.aws.documents import Document, partition
 from tenancy.planning.aws.identity import MANAGED_COUNT, RolePlan, interruption_events, key_policy, queue_policy, roles
 from tenancy.planning.common.names import ROLE_LENGTH
 from tenancy.spec.fields.environment import Environment
-from tests.conftest import every
+from tests.conftest import every, nonempty
 from tests.iam.symbolic import Region, counterexample
 
 ACCOUNT = "111122223333"
@@ -99,8 +99,8 @@ def test_whatever_is_allowed_on_everything_only_reads_or_is_bound_by_a_condition
 
 def test_every_resource_is_of_this_region_or_of_iam(small: Environment) -> None:
     inline_documents = [document for role in roles(small).values() for document in role.inline.values()]
-    for statement in statements(*inline_documents):
-        for resource in resources(statement):
+    for statement in nonempty(statements(*inline_documents)):
+        for resource in nonempty(resources(statement)):
             assert resource == "*" or resource.split(":")[3] in ("eu-central-1", ""), resource
             assert resource == "*" or resource.split(":")[3] or resource.split(":")[2] == "iam", resource
 
@@ -110,7 +110,7 @@ def test_every_role_is_within_the_limits_of_iam(environment: Environment, purcha
     zones = ["ap-southeast-2a", "ap-southeast-2b"]
     pool = {**SCALING, "purchase": purchase, "zones": zones[:1]}
     longest = build(environment, pool, name="c" * 63, region="ap-southeast-2", zones=zones)
-    for purpose, role in roles(longest).items():
+    for purpose, role in nonempty(roles(longest).items()):
         assert len(role.name) <= ROLE_LENGTH, purpose
         assert length(role.trust) <= TRUST_LENGTH, purpose
         assert length(*role.inline.values()) <= INLINE_LENGTH, purpose
@@ -454,7 +454,7 @@ def test_the_account_administers_the_key_and_reads_nothing_with_it(small: Enviro
 
 
 def test_all_other_use_of_the_key_goes_through_a_service_of_this_account(small: Environment) -> None:
-    for sid, statement in by_sid(key_policy(small)).items():
+    for sid, statement in nonempty(by_sid(key_policy(small)).items()):
         if statement["Principal"] == {"AWS": "*"}:
             assert statement["Condition"]["StringEquals"]["kms:CallerAccount"] == ACCOUNT, sid
             narrowed = {*statement["Condition"]["StringEquals"], *statement["Condition"].get("ArnEquals", {})}
