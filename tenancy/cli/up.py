@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -16,31 +17,29 @@ from tenancy.cli.common import (
     load_or_exit,
     print_notes,
 )
-from tenancy.cli.up_cluster import expect_replaceable
-from tenancy.cli.up_decision import decide_runs
-from tenancy.cli.up_fleet import run_shared
+from tenancy.cli.engine import expect_plugins, open_driver
+from tenancy.cli.up_decision import decide_runs, print_decisions
+from tenancy.cli.up_fleet import NothingToCompare, create_cluster
 from tenancy.cli.up_report import Report
-from tenancy.cli.up_rollout import expect_former_environments, run_waves
-from tenancy.cli.up_stack import NothingToCompare, RemovableTenants, RunSettings, expect_cluster, remove_former_tenants
+from tenancy.cli.up_rollout import expect_former_environments, run_stacks
+from tenancy.cli.up_settings import (
+    RemovableTenants,
+    RunSettings,
+    SelectedStacks,
+    StackSelection,
+    expect_replaceable,
+    parse_shard,
+    select_stacks,
+)
+from tenancy.cli.up_stack import remove_former_tenants
 from tenancy.spec.loader import spec_notes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator
 
-    from tenancy.cli.up_decision import Fleet
-    from tenancy.cluster.api import Api
-    from tenancy.planning.scope import Stack
+    from tenancy.deploy.driver import Driver
+    from tenancy.planning import Plan
     from tenancy.spec.loader import Loaded
-
-
-def _shard(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, int] | None:
-    """Part and number of parts."""
-    if text is None:
-        return None
-    part, parts = [*text.split("/"), ""][:2]
-    if not (part.isdigit() and parts.isdigit() and 1 <= int(part) <= int(parts)):
-        raise click.BadParameter(f"given {text}; rule: K/N with K from 1 to N; change: write it like 3/20")
-    return int(part), int(parts)
 
 
 @click.command("up", epilog=example("tenancy up local"))
@@ -83,7 +82,7 @@ def _shard(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int
 @click.option(
     "--shard",
     metavar="K/N",
-    callback=_shard,
+    callback=parse_shard,
     help="Run only tenants' stacks, and of these part K of N: for a run on several machines, after the platform's.",
 )
 @click.option(
@@ -119,81 +118,57 @@ def command(
     changed (exit code 1). With `--format json` progress is printed to stderr, and one record per stack to stdout. Exit
     code 1 also if a stack failed; the message lists them, and running the command again goes on.
     """
-    from tenancy.cli.engine import expect_plugins, open_driver
-    from tenancy.clock.controller import ClockRefused
-    from tenancy.clock.shutdown import end_reservations
-    from tenancy.cluster.api import ApiUnreachable
-    from tenancy.cluster.api_kinds import frameworks_note, unserved_frameworks
-    from tenancy.cluster.preflight import PreconditionFailed, require_same_environment
-    from tenancy.deploy.decide import summary_lines as decisions
-    from tenancy.deploy.driver import RunFailed
-    from tenancy.deploy.workers import available, default_workers
-    from tenancy.lab.layout import LabError
-    from tenancy.lab.plugins import MissingPluginError
-    from tenancy.lifecycle.adoption_record import restore_namespaces
     from tenancy.planning import make_plan
-    from tenancy.planning.scope import StackScope, in_shard, ordered_stacks, reach_hint, stacks
 
-    started = time.monotonic()
-    failed: list[str] = []
+    started, report = time.monotonic(), Report(form)
     if only_preview and skip_preview:
         fail("given --preview and --skip-preview; rule: one of them; change: leave one out", BAD_INPUT)
     loaded = load_or_exit(environment, form, lab)
     print_notes(spec_notes(loaded))
     expect_replaceable(loaded.environment, replaceable_groups)
-    report = Report(form)
     plan = make_plan(loaded, loaded.day)
     leavers = RemovableTenants.from_spec(loaded, removable_names, timeout)
     run = RunSettings(plan, leavers, only_preview, refresh, skip_preview, frozenset(replaceable_groups))
-    try:
-        driver = open_driver(loaded, report.say, run.leavers.by_hand)
-        expect_plugins(driver)
-        report.say(f"{plan.environment}: {pluralize(len(plan.tenants), 'tenant')}")
-        planned_stacks = list(stacks(plan, loaded.environment.stacks))
-        if unknown := set(selected_stacks) - {name for name, *_ in planned_stacks}:
-            known_names, input_text = ", ".join(name for name, *_ in planned_stacks), ", ".join(sorted(unknown))
-            fail(
-                f"given --stack {input_text}; rule: a stack of {plan.environment}; change: use one of {known_names}",
-                BAD_INPUT,
-            )
-        # The other stacks need the system nodes to run on; without these nodes the cluster is incomplete.
-        cluster_exists = plan.cluster is None or driver.has_resource(planned_stacks[0][0], plan.cluster.system)
-        stacks_to_run = [
-            stack
-            for stack in ordered_stacks(planned_stacks, cluster_exists)
-            if not selected_stacks or stack[0] in selected_stacks
-        ]
-        stacks_to_run = in_shard(stacks_to_run, *shard) if shard else stacks_to_run
-        # The cluster stack has AWS resources only, and is updated even if the API server does not answer.
-        has_cluster_stacks = any(scope is not StackScope.CLUSTER for _, scope, _ in stacks_to_run)
-        if cluster_exists and has_cluster_stacks:
-            require_same_environment(driver.api, plan)
-            if not (only_preview or loaded.environment.has_clock):
-                # Of a clock that the files no longer have.
-                end_reservations(driver.api)
-        if cluster_exists and not (selected_stacks or shard):
-            remove_former_tenants(
-                run, driver, report, driver.stacks(plan.environment), {name for name, *_ in planned_stacks}
-            )
-        if not cluster_exists and stacks_to_run and stacks_to_run[0][1] is StackScope.CLUSTER:
-            cluster_fleet = decide_runs(run, driver, report, loaded, stacks_to_run[:1], selected_stacks)
-            run_shared(cluster_fleet, stacks_to_run[0], loaded.environment.aws.upgrade_pause)
-            stacks_to_run = stacks_to_run[1:]
-        if not cluster_exists and has_cluster_stacks:
-            expect_cluster(driver, plan, only_preview)
-        if (
-            cluster_exists
-            and has_cluster_stacks
-            and (note := frameworks_note(unserved_frameworks(driver.api, loaded.environment)))
-        ):
-            report.say(f"note: {note}")
-        fleet = decide_runs(run, driver, report, loaded, stacks_to_run, selected_stacks)
-        for text in decisions(plan.environment, fleet.causes):
-            report.say(text)
+    update(loaded, run, StackSelection(selected_stacks, shard), parallel, report)
+    report.say(f"{plan.environment}: done in {time.monotonic() - started:.1f} s")
+
+
+def update(loaded: Loaded, run: RunSettings, selection: StackSelection, workers: int | None, report: Report) -> None:
+    """Update the stacks of an environment that differ; ends the command with exit code 1 if one of them failed."""
+    failed_stacks: list[str] = []
+    with _failures_reported(run.plan, report):
+        driver = _open_engine(loaded, run, report)
+        stacks = select_stacks(driver, loaded.environment, run.plan, selection)
+        _expect_own_cluster(loaded, run, driver, stacks)
+        remove_former_tenants(run, driver, report, stacks)
+        create_cluster(loaded, run, driver, report, stacks)
+        _note_unserved_frameworks(loaded, driver, report, stacks)
+        fleet = decide_runs(loaded, run, driver, report, stacks.others, stacks.requested_names)
+        print_decisions(fleet)
         expect_former_environments(fleet)
-        failed = _run_stacks(fleet, stacks_to_run, parallel or default_workers(*available()))
-        if not (failed or only_preview) and run.leavers.with_kept_namespaces(loaded):
-            restore_namespaces(driver.api, plan.environment, report.say)
+        failed_stacks = run_stacks(fleet, stacks.others, workers)
+        _restore_kept_namespaces(loaded, run, driver, report, failed_stacks)
+    _print_supply(loaded, run, report)
+    report.end()
+    _run_clock_round(loaded, run, driver, report, selection)
+    if failed_stacks:
+        names = ", ".join(sorted(failed_stacks))
+        fail(f"{run.plan.environment}: {len(failed_stacks)} of {len(stacks.planned_names)} stacks failed: {names}")
+
+
+@contextmanager
+def _failures_reported(plan: Plan, report: Report) -> Generator[None]:
+    """What ends a run before its stacks have run: its message, after the records of what has run."""
+    from tenancy.clock.controller import ClockRefused
+    from tenancy.cluster.api import ApiUnreachable
+    from tenancy.cluster.preflight import PreconditionFailed
+    from tenancy.deploy.driver import RunFailed
+    from tenancy.lab.layout import LabError
+    from tenancy.lab.plugins import MissingPluginError
+    from tenancy.planning.scope import reach_hint
+
+    try:
+        yield
     except NothingToCompare:
         report.say(f"{plan.environment}: no preview of the other stacks is possible before the cluster exists")
     except MissingPluginError as error:
@@ -205,53 +180,71 @@ def command(
     except KeyboardInterrupt:
         report.end()
         fail(f"{plan.environment}: ended by Ctrl-C; change: `tenancy up {plan.environment}` goes on from there")
-    if only_preview and loaded.environment.flavors:
-        report.say(_supply(loaded))
-    report.end()
-    if not (only_preview or selected_stacks) and loaded.environment.has_clock:
-        report.say(_run_clock_round(loaded, driver.api))
-    if failed:
-        fail(f"{plan.environment}: {len(failed)} of {len(planned_stacks)} stacks failed: {', '.join(sorted(failed))}")
-    report.say(f"{plan.environment}: done in {time.monotonic() - started:.1f} s")
 
 
-def _run_stacks(fleet: Fleet, stacks: Sequence[Stack], workers: int) -> list[str]:
-    """Run those of the stacks that need it; the names of the failed ones."""
-    from tenancy.planning.scope import StackScope
-
-    name, failed = fleet.run.plan.environment, list[str]()
-    tenants = [stack for stack in stacks if stack[1] is StackScope.TENANT]
-    can_run_tenants = True
-    for stack in stacks:
-        if stack[1] is not StackScope.TENANT:
-            outcome = run_shared(fleet, stack, fleet.loaded.environment.aws.upgrade_pause)
-            can_run_tenants = can_run_tenants and not (fleet.run.only_preview and outcome and outcome.changes)
-        elif stack == tenants[0] and not can_run_tenants:
-            fleet.report.say(f"{name}: no preview of the tenants is possible before the platform is deployed")
-        elif stack == tenants[0]:
-            failed = run_waves(fleet, tenants, workers)
-    return failed
+def _open_engine(loaded: Loaded, run: RunSettings, report: Report) -> Driver:
+    """The engine of the environment's project, with the plugins that its program needs."""
+    driver = open_driver(loaded, report.say, run.leavers.by_hand)
+    expect_plugins(driver)
+    report.say(f"{run.plan.environment}: {pluralize(len(run.plan.tenants), 'tenant')}")
+    return driver
 
 
-def _run_clock_round(loaded: Loaded, api: Api) -> str:
+def _expect_own_cluster(loaded: Loaded, run: RunSettings, driver: Driver, stacks: SelectedStacks) -> None:
+    """Refuse the cluster of another environment, and end what a clock reserved that the files no longer have."""
+    from tenancy.clock.shutdown import end_reservations
+    from tenancy.cluster.preflight import require_same_environment
+
+    if stacks.cluster_exists and stacks.any_on_cluster:
+        require_same_environment(driver.api, run.plan)
+        if not (run.only_preview or loaded.environment.has_clock):
+            end_reservations(driver.api)
+
+
+def _note_unserved_frameworks(loaded: Loaded, driver: Driver, report: Report, stacks: SelectedStacks) -> None:
+    """Name the frameworks of the files whose kinds the API server does not serve."""
+    from tenancy.cluster.api_kinds import frameworks_note, unserved_frameworks
+
+    is_reachable = stacks.cluster_exists and stacks.any_on_cluster
+    if is_reachable and (note := frameworks_note(unserved_frameworks(driver.api, loaded.environment))):
+        report.say(f"note: {note}")
+
+
+def _restore_kept_namespaces(
+    loaded: Loaded, run: RunSettings, driver: Driver, report: Report, failed_stacks: list[str]
+) -> None:
+    """Give the adopted namespaces of tenants that left the labels and annotations of before their adoption."""
+    from tenancy.lifecycle.adoption_record import restore_namespaces
+
+    if not (failed_stacks or run.only_preview) and run.leavers.with_kept_namespaces(loaded):
+        restore_namespaces(driver.api, run.plan.environment, report.say)
+
+
+def _print_supply(loaded: Loaded, run: RunSettings, report: Report) -> None:
+    """Of a preview, supply and guarantees per flavor: the part of `tenancy report capacity` that a reviewer needs."""
+    from tenancy.cli import supply_tables
+    from tenancy.output.tables import as_text
+    from tenancy.planning.queueing.capacity import supply
+
+    if run.only_preview and loaded.environment.flavors:
+        flavors = supply(loaded.environment, loaded.tenants)
+        report.say(as_text(supply_tables.capacity(loaded.environment.environment, flavors)[0]))
+
+
+def _run_clock_round(
+    loaded: Loaded, run: RunSettings, driver: Driver, report: Report, selection: StackSelection
+) -> None:
     """Bring queues to what they should be now: the engine leaves their quotas and states to the clock."""
     from tenancy.clock.controller import Clock, ClockRefused
     from tenancy.clock.shutdown import begin_again
     from tenancy.cluster.api import ApiUnreachable
 
+    if run.only_preview or selection.names or not loaded.environment.has_clock:
+        return
     try:
-        begin_again(api)
-        clock_round = Clock(api, loaded.environment, loaded.tenants).tick()
+        begin_again(driver.api)
+        clock_round = Clock(driver.api, loaded.environment, loaded.tenants).tick()
     except (ApiUnreachable, ClockRefused) as error:
-        return f"note: quotas are left to the clock, which was refused: {error}"
-    return f"clock: {len(clock_round.changes)} queues and reservations changed"
-
-
-def _supply(loaded: Loaded) -> str:
-    """Supply and guarantees per flavor: the part of `tenancy report capacity` that a reviewer needs."""
-    from tenancy.cli import supply_tables
-    from tenancy.output.tables import as_text
-    from tenancy.planning.queueing.capacity import supply
-
-    flavors = supply(loaded.environment, loaded.tenants)
-    return as_text(supply_tables.capacity(loaded.environment.environment, flavors)[0])
+        report.say(f"note: quotas are left to the clock, which was refused: {error}")
+    else:
+        report.say(f"clock: {len(clock_round.changes)} queues and reservations changed")

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tenancy.catalog import vocabulary as words
-from tenancy.cli.common import BAD_INPUT, fail
-
 if TYPE_CHECKING:
     from collections.abc import Collection
 
@@ -15,7 +12,6 @@ if TYPE_CHECKING:
     from tenancy.deploy.cluster_changes import ClusterChanges
     from tenancy.deploy.driver import Driver
     from tenancy.planning import Plan
-    from tenancy.spec.fields.environment import Environment
 
 
 class PermittedChanges(NamedTuple):
@@ -25,23 +21,6 @@ class PermittedChanges(NamedTuple):
     """URNs of protected resources that the files no longer have."""
     replaceable: frozenset[str] = frozenset()
     """As for PlannedCluster."""
-
-
-def expect_replaceable(environment: Environment, names: Collection[str]) -> None:
-    """End the command if --replace names neither a node group nor a zone."""
-    from tenancy.planning.common.charts import SYSTEM_NODES
-
-    if names and not environment.builds_cluster:
-        input_text = f"given --replace {sorted(names)[0]} and a cluster of another tool"
-        rule, change = "the cluster's tool replaces its nodes", "leave --replace out"
-        fail(f"{input_text}; rule: {rule}; change: {change}", BAD_INPUT)
-    groups = [SYSTEM_NODES[words.POOL], *sorted(name for name, pool in environment.pools.items() if pool.nodes.min)]
-    for name in names:
-        # The file no longer has a zone that is left.
-        if name not in groups and not (environment.aws.region and name[:-1] == environment.aws.region):
-            change = f"name one of {', '.join(groups)}, or a zone such as {environment.aws.region or 'eu-central-1'}a"
-            rule = f"managed nodes of {environment.environment}, or a zone"
-            fail(f"given --replace {name}; rule: {rule}; change: {change}", BAD_INPUT)
 
 
 def cluster_changes(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tenancy.cli.up_report import Report
-from tenancy.cli.up_stack import RunSettings
+from tenancy.cli.up_settings import RunSettings
 
 if TYPE_CHECKING:
     from tenancy.deploy.decide import Cause
@@ -48,14 +48,15 @@ class Fleet:
 
 
 def decide_runs(
+    loaded: Loaded,
     run: RunSettings,
     driver: Driver,
     report: Report,
-    loaded: Loaded,
     stacks: Sequence[Stack],
-    selected_stacks: Sequence[str],
+    requested_names: Sequence[str],
 ) -> Fleet:
-    """Which of the stacks need a run, by the records and objects on the cluster; without a cluster, all of them."""
+    """Which of the stacks need a run, by the records and objects on the cluster; without a cluster, all of them.
+    `requested_names` are the arguments of --stack."""
     from tenancy.deploy import records
     from tenancy.deploy.decide import CliSelection, causes
     from tenancy.deploy.digests import digests, is_standard, program_digest
@@ -63,12 +64,11 @@ def decide_runs(
     from tenancy.planning.scope import StackScope
 
     plan = run.plan
-    planned = [stack for stack in stacks if not selected_stacks or stack[0] in selected_stacks]
     existing = driver.stacks(plan.environment)
     program = program_digest(driver.root, str(driver.engine.version))
-    on_cluster = any(scope is not StackScope.CLUSTER for _, scope, _ in planned)
-    stack_digests = digests(loaded, plan, planned, driver.root, program)
-    existing_stacks = [stack for stack in planned if stack[0] in existing]
+    on_cluster = any(scope is not StackScope.CLUSTER for _, scope, _ in stacks)
+    stack_digests = digests(loaded, plan, stacks, driver.root, program)
+    existing_stacks = [stack for stack in stacks if stack[0] in existing]
     names_by_tenant = {tenant: name for name, _, tenant in existing_stacks if tenant}
     whole_platform = [name for name, scope, _ in existing_stacks if scope in {StackScope.ALL, StackScope.PLATFORM}]
     drifted = {name for name in whole_platform if has_platform_drift(driver.api, plan.environment, plan.platform)}
@@ -79,12 +79,12 @@ def decide_runs(
     if names_by_tenant:
         drifted |= {names_by_tenant[tenant] for tenant in tenants_with_drift(driver.api, plan, [*names_by_tenant])}
     causes_by_stack = causes(
-        planned,
+        stacks,
         stack_digests,
         records.read(driver.api) if on_cluster else {},
         existing,
         drifted,
-        CliSelection(selected_stacks, run.refresh, run.leavers.by_hand),
+        CliSelection(requested_names, run.refresh, run.leavers.by_hand),
     )
     for name, stack_causes in causes_by_stack.items():
         report.plan(name, [str(cause) for cause in stack_causes])
@@ -99,3 +99,11 @@ def decide_runs(
         causes_by_stack,
         is_standard(driver.root),
     )
+
+
+def print_decisions(fleet: Fleet) -> None:
+    """Say which stacks run and why."""
+    from tenancy.deploy.decide import summary_lines
+
+    for text in summary_lines(fleet.run.plan.environment, fleet.causes):
+        fleet.report.say(text)

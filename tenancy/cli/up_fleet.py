@@ -3,27 +3,62 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tenancy.cli.up_decision import Fleet
+from tenancy.cli.up_decision import Fleet, decide_runs
 from tenancy.cli.up_report import Report, StackReport
 from tenancy.cli.up_stack import preview_and_update, remove_unrecorded_tenant, revert_drift, stages_advice
 
 if TYPE_CHECKING:
+    from tenancy.cli.up_settings import RunSettings, SelectedStacks
     from tenancy.cluster.api import Api
     from tenancy.deploy.changes import Outcome
     from tenancy.deploy.driver import Driver
     from tenancy.kube.objects import Object
+    from tenancy.planning import Plan
     from tenancy.planning.scope import Stack
+    from tenancy.spec.loader import Loaded
 
 
-def run_shared(fleet: Fleet, stack: Stack, pause: int) -> Outcome | None:
-    """Run a stack that is no tenant's, if it needs it; its preview's outcome. `pause` are minutes between two waves of
-    node groups."""
+class NothingToCompare(Exception):
+    """Raised by a preview of objects on a cluster that does not exist yet."""
+
+
+def create_cluster(loaded: Loaded, run: RunSettings, driver: Driver, report: Report, stacks: SelectedStacks) -> None:
+    """Create the environment's cluster if there is none yet, before any stack of objects on it."""
+    if stacks.new_cluster:
+        run_shared(
+            decide_runs(loaded, run, driver, report, [stacks.new_cluster], stacks.requested_names), stacks.new_cluster
+        )
+    if not stacks.cluster_exists and stacks.any_on_cluster:
+        _expect_cluster(driver, run.plan, run.only_preview)
+
+
+def _expect_cluster(driver: Driver, plan: Plan, only_preview: bool) -> None:
+    """Check that the kubeconfig reaches a cluster that was just created; the AWS CLI adds it to the kubeconfig."""
+    from tenancy.cluster.api import ApiUnreachable
+    from tenancy.deploy.driver import RunFailed
+    from tenancy.planning.common.names import kubeconfig_command
+
+    if only_preview:
+        raise NothingToCompare
+    try:
+        driver.api.items("/api/v1/namespaces?limit=1")
+    except ApiUnreachable as error:
+        cluster = plan.cluster
+        command = kubeconfig_command(cluster.name, cluster.region, plan.context) if cluster else ""
+        raise RunFailed(
+            f"the cluster exists, but context {plan.context!r} does not reach it ({error}); rule: the other stacks "
+            f"need a context in the kubeconfig; change: `{command}`, then run this again"
+        ) from error
+
+
+def run_shared(fleet: Fleet, stack: Stack) -> Outcome | None:
+    """Run a stack that is no tenant's, if it needs it; its preview's outcome."""
     from tenancy.cluster.preflight import check
     from tenancy.deploy import records
     from tenancy.lifecycle.adoption import quota_notes
@@ -35,11 +70,12 @@ def run_shared(fleet: Fleet, stack: Stack, pause: int) -> Outcome | None:
         return None
     started = time.monotonic()
     on_cluster = scope is not StackScope.CLUSTER
+    pause = 60 * fleet.loaded.environment.aws.upgrade_pause
     if on_cluster:
         platform, tenants = select(run.plan, scope, None)
         for text in quota_notes(driver.api, tenants) if tenants else ():
             report.say(text)
-        for text in check(driver.api, run.plan, platform, tenants, _removed_by_hand(fleet)):
+        for text in check(driver.api, run.plan, platform, tenants, fleet.run.leavers.by_hand):
             report.say(f"note: {text}")
         if fleet.recorded:
             records.forget(driver.api, name)
@@ -54,7 +90,7 @@ def run_shared(fleet: Fleet, stack: Stack, pause: int) -> Outcome | None:
         _update(driver, report, selected_stack, drifted, run.refresh, first=is_first_run)
     else:
         outcome = preview_and_update(
-            run, driver, report, selected_stack, drifted=drifted, pause=60 * pause, is_first_run=is_first_run
+            run, driver, report, selected_stack, drifted=drifted, pause=pause, is_first_run=is_first_run
         )
     if on_cluster:
         _record(fleet, report, name)
@@ -86,8 +122,7 @@ def _needs_preview(fleet: Fleet, stack: Stack, resources: Sequence[Mapping[str, 
     from tenancy.planning.scope import objects_of, select
 
     _, scope, _ = stack
-    leavers = fleet.run.leavers
-    if leavers.by_file | leavers.by_hand:
+    if fleet.run.leavers.names:
         return "a tenant leaves"
     platform, tenants = select(fleet.run.plan, scope, None)
     spaces = {item["metadata"]["name"] for item in objects_of(platform, tenants) if item["kind"] == "Namespace"}
@@ -142,16 +177,12 @@ def _are_ready(fleet: Fleet, tenants: Sequence[str]) -> bool:
     plan = fleet.run.plan
     try:
         for text in check(
-            fleet.driver.api, plan, None, [plan.tenant(name) for name in tenants], _removed_by_hand(fleet)
+            fleet.driver.api, plan, None, [plan.tenant(name) for name in tenants], fleet.run.leavers.by_hand
         ):
             fleet.report.say(f"note: {text}")
     except PreconditionFailed:
         return False
     return True
-
-
-def _removed_by_hand(fleet: Fleet) -> Collection[str]:
-    return fleet.run.leavers.by_hand
 
 
 def _run_tenant(fleet: Fleet, report: StackReport, stack: Stack, is_checked: bool) -> None:
@@ -160,13 +191,14 @@ def _run_tenant(fleet: Fleet, report: StackReport, stack: Stack, is_checked: boo
     from tenancy.deploy import records
     from tenancy.deploy.decide import Cause, is_as_planned, needs_preview
     from tenancy.deploy.digests import has_program_config
+    from tenancy.deploy.tenant_program import register
     from tenancy.lifecycle.adoption import quota_notes
 
     name, _, tenant = stack
     run, driver = fleet.run, fleet.driver.for_parallel_run(report.say)
     tenant_plan = run.plan.tenant(tenant or "")
     if not is_checked:
-        check(driver.api, run.plan, None, [tenant_plan], _removed_by_hand(fleet))
+        check(driver.api, run.plan, None, [tenant_plan], fleet.run.leavers.by_hand)
     if name in fleet.existing:
         for text in quota_notes(driver.api, [tenant_plan]):
             report.say(text)
@@ -184,14 +216,12 @@ def _run_tenant(fleet: Fleet, report: StackReport, stack: Stack, is_checked: boo
         records.forget(driver.api, name)
     resources = driver.resources(selected_stack) if name in fleet.existing else []
     is_first_run = not resources and fleet.recorded and _start(fleet, report, stack)
-    leaving_names = {tenant_plan.name, *(space.name for space in tenant_plan.namespaces)} & (
-        run.leavers.by_file | run.leavers.by_hand
-    )
+    leaving_names = {tenant_plan.name, *(space.name for space in tenant_plan.namespaces)} & run.leavers.names
     spaces = [space.name for space in tenant_plan.namespaces]
     uses_library_program = fleet.standard and not has_program_config(driver.root, stack)
     skips_preview = uses_library_program and not run.only_preview and not leaving_names and not run.leavers.by_hand
     if skips_preview and needs_preview(resources, {tenant_plan.name}, spaces) is None:
-        program = _program(fleet, tenant or "")
+        program = partial(register, fleet.loaded, run.plan, tenant_plan.name, driver.api)
         _update(driver, report, selected_stack, drifted, refresh, program=program, first=is_first_run)
     else:
         preview_and_update(run._replace(refresh=refresh), driver, report, selected_stack, drifted=drifted)
@@ -295,9 +325,3 @@ def _record(fleet: Fleet, report: Report, stack: str) -> None:
         records.write(fleet.driver.api, stack, fleet.digests[stack])
     except ApiUnreachable as error:
         report.say(f"note: {error}; the next run repeats the stack")
-
-
-def _program(fleet: Fleet, tenant: str) -> Any:
-    from tenancy.deploy.tenant_program import register
-
-    return partial(register, fleet.loaded, fleet.run.plan, tenant, fleet.driver.api)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tenancy.catalog import vocabulary as words
 from tenancy.cli.up_decision import Fleet
-from tenancy.cli.up_fleet import run_tenants
+from tenancy.cli.up_fleet import run_shared, run_tenants
 
 if TYPE_CHECKING:
     from tenancy.cluster.api import Api
@@ -20,6 +20,25 @@ MAX_NAMED_STACKS = 5
 """Stacks that a message names."""
 MAX_CHECK_LINES = 12
 """Lines of a failed check that the message has."""
+
+
+def run_stacks(fleet: Fleet, stacks: Sequence[Stack], workers: int | None) -> list[str]:
+    """Run those of the stacks that need it, in their order and tenants side by side; the names of the failed ones."""
+    from tenancy.deploy.workers import available, default_workers
+    from tenancy.planning.scope import StackScope
+
+    name, failed = fleet.run.plan.environment, list[str]()
+    tenants = [stack for stack in stacks if stack[1] is StackScope.TENANT]
+    can_run_tenants = True
+    for stack in stacks:
+        if stack[1] is not StackScope.TENANT:
+            outcome = run_shared(fleet, stack)
+            can_run_tenants = can_run_tenants and not (fleet.run.only_preview and outcome and outcome.changes)
+        elif stack == tenants[0] and not can_run_tenants:
+            fleet.report.say(f"{name}: no preview of the tenants is possible before the platform is deployed")
+        elif stack == tenants[0]:
+            failed = run_waves(fleet, tenants, workers or default_workers(*available()))
+    return failed
 
 
 def run_waves(

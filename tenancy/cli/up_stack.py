@@ -3,85 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tenancy.catalog import vocabulary as words
-from tenancy.cli.common import BAD_INPUT, fail
 from tenancy.cli.up_cluster import cluster_changes, permitted_changes, protect, refuse_unpermitted
 
 if TYPE_CHECKING:
     from tenancy.cli.up_report import Report
+    from tenancy.cli.up_settings import RemovableTenants, RunSettings, SelectedStacks
     from tenancy.deploy.changes import Outcome
     from tenancy.deploy.driver import Driver
     from tenancy.deploy.unrecorded_objects import UnrecordedObject
     from tenancy.planning import Plan
-    from tenancy.spec.loader import Loaded
 
 
 NETWORK = "the network"
 """First step of an update that makes a part of it."""
 NETWORK_KINDS = ("Subnet ", "RouteTable ", "RouteTableAssociation ", "Eip ", "NatGateway ", "VpcEndpoint ")
 """Kinds of a network's resources for each zone, as changes name them."""
-
-
-class NothingToCompare(Exception):
-    """Raised by a preview of objects on a cluster that does not exist yet."""
-
-
-def expect_cluster(driver: Driver, plan: Plan, only_preview: bool) -> None:
-    """Check that the kubeconfig reaches a cluster that was just created; the AWS CLI adds it to the kubeconfig."""
-    from tenancy.cluster.api import ApiUnreachable
-    from tenancy.deploy.driver import RunFailed
-    from tenancy.planning.common.names import kubeconfig_command
-
-    if only_preview:
-        raise NothingToCompare
-    try:
-        driver.api.items("/api/v1/namespaces?limit=1")
-    except ApiUnreachable as error:
-        cluster = plan.cluster
-        command = kubeconfig_command(cluster.name, cluster.region, plan.context) if cluster else ""
-        raise RunFailed(
-            f"the cluster exists, but context {plan.context!r} does not reach it ({error}); rule: the other stacks "
-            f"need a context in the kubeconfig; change: `{command}`, then run this again"
-        ) from error
-
-
-class RemovableTenants(NamedTuple):
-    """Tenants that may be removed from the cluster."""
-
-    by_file: frozenset[str]
-    by_hand: frozenset[str]
-    """Arguments of --remove: tenants without a file, and namespaces that are no longer in their tenants' files."""
-    timeout: int
-
-    @classmethod
-    def from_spec(cls, loaded: Loaded, removed_names: Sequence[str], timeout: int) -> RemovableTenants:
-        """By the files and the arguments of --remove; ends the command if these name what a file has."""
-        from tenancy.spec.fields.tenant import OffboardingStage
-
-        names = {tenant.tenant for tenant in loaded.tenants}
-        known_namespaces = {
-            tenant.namespace_name(namespace) for tenant in loaded.tenants for namespace in tenant.namespaces
-        }
-        if names_in_files := sorted(known_namespaces.intersection(removed_names)):
-            input_text, change = (
-                f"--remove {names_in_files[0]}, which its tenant's file names",
-                "remove it from the file first",
-            )
-            fail(
-                f"given {input_text}; rule: a namespace in a tenant's file is not removed; change: {change}", BAD_INPUT
-            )
-        if names_in_files := sorted(names.intersection(removed_names)):
-            input_text, change = f"--remove {names_in_files[0]}, which has a file", "write `offboarding: hold` into it"
-            fail(f"given {input_text}; rule: a tenant with a file leaves in stages; change: {change}", BAD_INPUT)
-        removed_tenants = frozenset(t.tenant for t in loaded.tenants if t.offboarding is OffboardingStage.REMOVE)
-        return cls(removed_tenants, frozenset(removed_names), timeout)
-
-    def with_kept_namespaces(self, loaded: Loaded) -> bool:
-        """Whether one of them may have an adopted namespace, which stays: a tenant without a file may."""
-        return bool(self.by_hand) or any(t.adopt and t.tenant in self.by_file for t in loaded.tenants)
 
 
 def stages_advice(tenant: str, environment: str) -> str:
@@ -98,9 +38,7 @@ def _refuse_skipped_stages(driver: Driver, plan: Plan, stack: Any, leavers: Remo
     from tenancy.deploy.driver import RunFailed
     from tenancy.lifecycle.removal import kueue_runs, skipped_hold
 
-    leaving_tenants = [
-        tenant for tenant in sorted(leavers.by_file | leavers.by_hand) if driver.tenant_resources(stack, tenant)
-    ]
+    leaving_tenants = [tenant for tenant in sorted(leavers.names) if driver.tenant_resources(stack, tenant)]
     if leaving_tenants and kueue_runs(driver.api) is False:
         raise RunFailed(
             f"given tenant {', '.join(leaving_tenants)} that leaves, and a Kueue whose webhook does not answer; "
@@ -168,19 +106,6 @@ def remove_unrecorded_tenant(
         raise RunFailed(f"stack {stack}: its tenant is not removed\n  {error}") from error
 
 
-class RunSettings(NamedTuple):
-    """Settings of all stacks of one run."""
-
-    plan: Plan
-    leavers: RemovableTenants
-    only_preview: bool
-    refresh: bool
-    skip_preview: bool = False
-    """Whether the preview of a shared stack is left out where it would refuse nothing."""
-    replacing: frozenset[str] = frozenset()
-    """Node groups and zones that --replace names."""
-
-
 def preview_and_update(
     run: RunSettings,
     driver: Driver,
@@ -205,7 +130,7 @@ def preview_and_update(
     _refuse_skipped_stages(driver, plan, stack, leavers)
     if drifted:
         refresh = revert_drift(driver, report, stack, drifted, only_preview).missing or refresh
-    leaving_names = leavers.by_file | leavers.by_hand
+    leaving_names = leavers.names
     changes = cluster_changes(driver, plan, stack, run.replacing)
     if not only_preview:
         protect(driver, stack, changes)
@@ -320,19 +245,19 @@ def _replaced_groups(plan: Plan, planned: Outcome) -> list[tuple[int, list[str]]
     return sorted(waves.items())
 
 
-def remove_former_tenants(
-    run: RunSettings, driver: Driver, report: Report, existing: Sequence[str], planned_names: Collection[str]
-) -> None:
-    """Remove stacks of tenants without a file; raise RunFailed if a stack has a tenant that another stack would
-    create."""
+def remove_former_tenants(run: RunSettings, driver: Driver, report: Report, stacks: SelectedStacks) -> None:
+    """Remove stacks of tenants without a file, in a run that leaves out no stack; raise RunFailed if a stack has a
+    tenant that another stack would create."""
     from tenancy.deploy import records
     from tenancy.deploy.driver import RunFailed
     from tenancy.deploy.unrecorded_objects import find_unrecorded
     from tenancy.planning.scope import CLUSTER_SUFFIX
 
     plan, leavers, only_preview, *_ = run
-    for name in existing:
-        if name in planned_names:
+    if not (stacks.cluster_exists and stacks.is_whole):
+        return
+    for name in driver.stacks(plan.environment):
+        if name in stacks.planned_names:
             continue
         if name == plan.environment + CLUSTER_SUFFIX:
             raise RunFailed(

@@ -49,14 +49,10 @@ def causes(
     `records` are the digests of the last successful runs, `existing` the stacks that the backend has, `drifted` those
     with an object that is not as planned.
     """
-    causes_by_stack = {}
-    for name, scope, tenant in stacks:
-        if selection.stacks and name not in selection.stacks:
-            continue
-        causes_by_stack[name] = tuple(
-            _causes(name, scope, tenant, digests[name], records.get(name), existing, drifted, selection)
-        )
-    return causes_by_stack
+    return {
+        name: tuple(_causes(name, scope, tenant, digests[name], records.get(name), existing, drifted, selection))
+        for name, scope, tenant in stacks
+    }
 
 
 def _causes(

@@ -17,9 +17,9 @@ from pydantic import ValidationError
 from tenancy import planning
 from tenancy.catalog.days import today
 from tenancy.cli import main
-from tenancy.cli.up_cluster import expect_replaceable
 from tenancy.cli.up_report import Report
-from tenancy.cli.up_stack import RemovableTenants, RunSettings, preview_and_update, remove_former_tenants
+from tenancy.cli.up_settings import RemovableTenants, RunSettings, SelectedStacks, expect_replaceable
+from tenancy.cli.up_stack import preview_and_update, remove_former_tenants
 from tenancy.deploy.changes import Outcome, ResourceChange
 from tenancy.deploy.cluster_changes import ClusterChanges, unrequested_changes
 from tenancy.deploy.driver import RunFailed
@@ -392,9 +392,11 @@ def test_a_stack_whose_cluster_the_files_no_longer_build_is_kept() -> None:
         False,
         False,
     )
-    driver: Any = None
+    driver: Any = SimpleNamespace(stacks=lambda _: ["bank.cluster"])
+    stacks = SelectedStacks(("bank",), True, None, (), (), is_whole=True)
     with pytest.raises(RunFailed, match="whose cluster the files no longer build"):
-        remove_former_tenants(run, driver, Report("text"), ["bank.cluster"], {"bank"})
+        remove_former_tenants(run, driver, Report("text"), stacks)
+    remove_former_tenants(run, driver, Report("text"), replace(stacks, is_whole=False))
 
 
 def preview(capsys: pytest.CaptureFixture[str], *changes: ResourceChange) -> list[str]:

@@ -167,7 +167,8 @@ class NotAsked(Exception):
 )
 def test_aws_is_asked_before_the_platforms_stack_of_who_pays(payer: Plan, stack: str, pays: bool) -> None:
     from tenancy.cli.up_report import Report
-    from tenancy.cli.up_stack import RemovableTenants, RunSettings, preview_and_update
+    from tenancy.cli.up_settings import RemovableTenants, RunSettings
+    from tenancy.cli.up_stack import preview_and_update
 
     def ask(_: object, keys: Any, region: str) -> None:
         assert (keys, region) == (COST_TAGS, "eu-central-1")

@@ -20,7 +20,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.cli import main
 from tenancy.cli.up_decision import decide_runs
 from tenancy.cli.up_report import Report
-from tenancy.cli.up_stack import RemovableTenants, RunSettings
+from tenancy.cli.up_settings import RemovableTenants, RunSettings
 from tenancy.cluster.api import ApiUnreachable, Response
 from tenancy.deploy import records, workers
 from tenancy.deploy.command import OwnGroupCommand
@@ -91,7 +91,7 @@ def test_a_cluster_that_is_still_to_be_made_is_asked_nothing(bank: Loaded) -> No
     run = RunSettings(plan, RemovableTenants(frozenset(), frozenset(), 1), only_preview=True, refresh=False)
     cluster = next(stack for stack in stacks(plan, bank.environment.stacks) if stack[1] is StackScope.CLUSTER)
     driver: Any = WithoutKubeconfig()
-    fleet = decide_runs(run, driver, Report("text"), bank, [cluster], ())
+    fleet = decide_runs(bank, run, driver, Report("text"), [cluster], ())
     assert fleet.causes == {cluster[0]: (Cause.NEW,)}
 
 
