@@ -158,7 +158,7 @@ def update(loaded: Loaded, run: RunSettings, selection: StackSelection, workers:
 
 @contextmanager
 def _failures_reported(plan: Plan, report: Report) -> Generator[None]:
-    """What ends a run before its stacks have run: its message, after the records of what has run."""
+    """End the command with the message of what ends a run, after the records of the stacks that have run."""
     from tenancy.clock.controller import ClockRefused
     from tenancy.cluster.api import ApiUnreachable
     from tenancy.cluster.preflight import PreconditionFailed
@@ -221,7 +221,8 @@ def _restore_kept_namespaces(
 
 
 def _print_supply(loaded: Loaded, run: RunSettings, report: Report) -> None:
-    """Of a preview, supply and guarantees per flavor: the part of `tenancy report capacity` that a reviewer needs."""
+    """Print supply and guarantees per flavor after a preview: the part of `tenancy report capacity` that a reviewer
+    needs."""
     from tenancy.cli import supply_tables
     from tenancy.output.tables import as_text
     from tenancy.planning.queueing.capacity import supply

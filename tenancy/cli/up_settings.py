@@ -1,4 +1,4 @@
-"""What the command line of `tenancy up` says, and the stacks that it selects."""
+"""Settings of one run of `tenancy up`, as its command line and the files have them, and the stacks that it selects."""
 
 from __future__ import annotations
 
