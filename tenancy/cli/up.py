@@ -223,25 +223,26 @@ def _restore_kept_namespaces(
 def _print_supply(loaded: Loaded, run: RunSettings, report: Report) -> None:
     """Print supply and guarantees per flavor after a preview: the part of `tenancy report capacity` that a reviewer
     needs."""
+    if not (run.only_preview and loaded.environment.flavors):
+        return
     from tenancy.cli import supply_tables
     from tenancy.output.tables import as_text
     from tenancy.planning.queueing.capacity import supply
 
-    if run.only_preview and loaded.environment.flavors:
-        flavors = supply(loaded.environment, loaded.tenants)
-        report.say(as_text(supply_tables.capacity(loaded.environment.environment, flavors)[0]))
+    flavors = supply(loaded.environment, loaded.tenants)
+    report.say(as_text(supply_tables.capacity(loaded.environment.environment, flavors)[0]))
 
 
 def _run_clock_round(
     loaded: Loaded, run: RunSettings, driver: Driver, report: Report, selection: StackSelection
 ) -> None:
     """Bring queues to what they should be now: the engine leaves their quotas and states to the clock."""
+    if run.only_preview or selection.names or not loaded.environment.has_clock:
+        return
     from tenancy.clock.controller import Clock, ClockRefused
     from tenancy.clock.shutdown import begin_again
     from tenancy.cluster.api import ApiUnreachable
 
-    if run.only_preview or selection.names or not loaded.environment.has_clock:
-        return
     try:
         begin_again(driver.api)
         clock_round = Clock(driver.api, loaded.environment, loaded.tenants).tick()
