@@ -278,19 +278,13 @@ class Driver:
 
     def destroy(self, stack: Any) -> Outcome:
         """Delete all resources of the stack, protected or not."""
-        exported = stack.export_stack()
-        protected = [
-            resource
-            for resource in (exported.deployment or {}).get("resources") or ()
-            if resource.pop("protect", False)
-        ]
-        if protected:
-            stack.import_stack(exported)
+        if any(resource.get("protect") for resource in _state(stack.name, lambda: stack)):
+            self._set_protection(stack, "unprotect", ["--all"])
         return self._run(stack, stack.destroy, "removal", pack=False)
 
     def tenant_resources(self, stack: Any, tenant: str) -> list[dict[str, Any]]:
         """Resources of one tenant in the stack's state: the children of its component."""
-        return tenant_resources((stack.export_stack().deployment or {}).get("resources") or (), tenant)
+        return tenant_resources(_state(stack.name, lambda: stack), tenant)
 
     def components(self, name: str) -> dict[str, str]:
         """URNs of tenants' components in the state of an existing stack, by their tenants."""
@@ -337,11 +331,10 @@ class Driver:
         """Let the engine delete these tenants' namespaces and the resources of these URNs, and forget the tenants'
         resources with their data, which are kept on AWS. All other resources stay protected, and after a preview these
         are protected again."""
-        exported = stack.export_stack() if tenants or urns else None
-        resources = (exported.deployment or {}).get("resources") or () if exported else ()
+        resources = _state(stack.name, lambda: stack) if tenants or urns else ()
         tenant_urns = {resource["urn"] for tenant in tenants for resource in tenant_resources(resources, tenant)}
-        released_resources = [
-            r
+        released_urns = [
+            r["urn"]
             for r in resources
             if r.get("protect")
             and (
@@ -349,29 +342,28 @@ class Driver:
                 or (r["urn"] in tenant_urns and (r.get("retainOnDelete") or r["type"] == words.NAMESPACE_TYPE))
             )
         ]
-        if not released_resources:
-            yield
-            return
-        for resource in released_resources:
-            del resource["protect"]
-        stack.import_stack(exported)
+        self._set_protection(stack, "unprotect", released_urns)
         try:
             yield
         finally:
             if not is_final:
-                for resource in released_resources:
-                    resource["protect"] = True
-                stack.import_stack(exported)
+                self._set_protection(stack, "protect", released_urns)
 
     def protect(self, stack: Any, urns: Collection[str]) -> None:
         """Protect these resources in the stack's state: an update records it only with another change of theirs."""
+        self._set_protection(stack, "protect", sorted(urns))
+
+    def _set_protection(self, stack: Any, command: str, urns: Sequence[str]) -> None:
+        """Protect or unprotect resources in the stack's state; RunFailed if the engine refuses."""
+        from pulumi import automation
+
         if not urns:
             return
-        exported = stack.export_stack()
-        for resource in (exported.deployment or {}).get("resources") or ():
-            if resource["urn"] in urns:
-                resource["protect"] = True
-        stack.import_stack(exported)
+        arguments = ["state", command, "--stack", stack.name, "--yes", *urns]
+        try:
+            self.engine.run(arguments, str(self.root), self._program_variables())
+        except automation.CommandError as error:
+            raise RunFailed(f"stack {stack.name}: {_reason(error)}") from error
 
     def forget(self, stack: Any) -> None:
         """Remove a stack that has no resources of the cluster or of AWS, and its settings."""
