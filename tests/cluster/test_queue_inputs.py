@@ -249,8 +249,8 @@ ROWS = (
     Row("513 amounts", QUEUE, many_amounts, "must be ≤ 512", "queue-01: test_a_queue_has_at_most_512_amounts"),
     Row("reclaims nothing and borrows by force", QUEUE, lambda o: o["spec"]["preemption"].update(reclaimWithinCohort="Never", borrowWithinCohort={"policy": "LowerPriority"}), "reclaimWithinCohort=Never and borrowWithinCohort.Policy!=Never", CONSTANT),
     Row("a preference between what is not tried", QUEUE, lambda o: o["spec"]["flavorFungibility"].update(preference="BorrowingOverPreemption", whenCanBorrow="MayStopSearch"), "preference can only be set when", CONSTANT),
-    Row("a stop that there is not", QUEUE, spec_of(stopPolicy="Stop"), "Unsupported value", Input(FRAUD, "tier: batch\n", "tier: batch\nstop-policy: stop\n", "", "queue")),
-    Row("an order that there is not", QUEUE, spec_of(queueingStrategy="FIFO"), "Unsupported value", Input(ENV, "    priority: 100\n", "    priority: 100\n    queueing-strategy: fifo\n", "", "tiers.batch.order")),
+    Row("a stop that there is not", QUEUE, spec_of(stopPolicy="Stop"), "Unsupported value", Input(FRAUD, "tier: batch\n", "tier: batch\nstop-policy: stop\n", "", "stop-policy")),
+    Row("an order that there is not", QUEUE, spec_of(queueingStrategy="FIFO"), "Unsupported value", Input(ENV, "    priority: 100\n", "    priority: 100\n    queueing-strategy: fifo\n", "", "tiers.batch.queueing-strategy")),
     Row("a check on another's flavor", QUEUE, spec_of(admissionChecksStrategy={"admissionChecks": [{"name": "provisioning", "onFlavors": ["serve"]}]}), "Unsupported value", "a queue asks for its own pools that scale"),
     Row("a queue's name in capitals", QUEUE, with_name("Fraud--batch"), "RFC 1123", Input(FRAUD, "tenant: fraud\n", "tenant: Fraud\n", "name-01", "tenant")),
     Row("a queue's name with a tier's space", QUEUE, with_name("fraud--ba tch"), "RFC 1123", Input(ENV, "  batch:\n", "  ba tch:\n", "", "tiers.ba tch")),
@@ -269,7 +269,7 @@ ROWS = (
     Row("a priority beyond numbers", CLASS, lambda o: o.update(value=3_000_000_000), "value", Input(ENV, "    priority: 100\n", "    priority: 3000000000\n", "", "tiers.batch.priority")),
     Row("a class of nodes with a space", CONFIG, spec_of(provisioningClassName="Check Capacity"), "should match", Input(ENV, "check-capacity.autoscaling.x-k8s.io", "Check Capacity", "", "queues.provisioning-class")),
     Row("a queue of a namespace in capitals", LOCAL, with_name("Urgent"), "RFC 1123", Input(FRAUD, TRAIN, "{name: train, queues: {Urgent: 2}, purpose", "", "namespaces[0].queues.Urgent")),
-    Row("a queue of a part that stops otherwise", LOCAL, spec_of(stopPolicy="Stop"), "Unsupported value", Input(FRAUD, TRAIN, "{name: train, stop-policy: stop, purpose", "", "namespaces[0].queue")),
+    Row("a queue of a part that stops otherwise", LOCAL, spec_of(stopPolicy="Stop"), "Unsupported value", Input(FRAUD, TRAIN, "{name: train, stop-policy: stop, purpose", "", "namespaces[0].stop-policy")),
 )  # fmt: skip
 
 
