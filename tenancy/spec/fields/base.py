@@ -131,7 +131,7 @@ class TextForm:
             raise form_error(f"{len(text)} characters", f"at most {self.max_length} characters", "shorten it")
         if not self.compiled.fullmatch(text):
             raise form_error(repr(text), self.rule, self._suggestion(text))
-        if not (text.isascii() and text.isprintable()) and not is_shown(text):
+        if not is_shown(text):
             raise form_error(repr(text), "a text has printable characters alone", "drop what is written here with '\\'")
         return text
 
