@@ -233,6 +233,9 @@ def test_guards_that_warn_are_asked_before_the_namespace_is_ours(project: Projec
     assert "allowPrivilegeEscalation != false" in refused["now"]
 
 
+@pytest.mark.exhaustive(
+    reason="a namespace in the way of its tenant; tests/engine/test_one_stack.py has one that is refused by name"
+)
 def test_a_namespace_is_in_the_way_until_its_file_adopts_it(project: Project) -> None:
     project.edit(FILE, "adopt: true\n", "")
     result, space = report(project)
@@ -324,6 +327,13 @@ def own_metadata(scene: Scene) -> dict[str, dict[str, str]]:
     }
 
 
+@pytest.mark.exhaustive(
+    reason=(
+        "an adopted namespace is put on hold, removed and given back; what is written back is in "
+        "tests/unit/lifecycle/test_adoption_record.py, a removal by the engine in "
+        "tests/engine/test_offboarding.py"
+    )
+)
 def test_a_namespace_that_was_taken_over_is_given_back_as_it_was_and_its_work_starts_again(
     project: Project, scene: Scene
 ) -> None:
@@ -384,7 +394,7 @@ def test_a_namespace_that_was_taken_over_is_given_back_as_it_was_and_its_work_st
     assert "in no file" not in project.tenancy("report", "adoption", "local").out
 
 
-@pytest.mark.exhaustive(reason="a namespace is taken over twice; `make test` does it once and gives it back")
+@pytest.mark.exhaustive(reason="a namespace is taken over a second time; `make test` takes it over once")
 def test_it_is_taken_over_again(project: Project, scene: Scene) -> None:
     drop(scene, "apps/v1", "Deployment", "elsewhere")
     project.write(FILE, TENANT)

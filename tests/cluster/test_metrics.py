@@ -283,6 +283,12 @@ def test_a_node_that_loses_its_taint_is_told(admin: LabApi, url: str) -> None:
         admin.request("PATCH", "/api/v1/nodes/notebooks-0", {"spec": {"taints": node["spec"]["taints"]}})
 
 
+@pytest.mark.exhaustive(
+    reason=(
+        "GPUs that Kueue does not count, told by Prometheus of a lab; the rule is asked in "
+        "tests/unit/planning/observability/test_alerts.py, and a node and a guard are told here"
+    )
+)
 def test_gpus_that_run_and_are_not_counted_are_told_by_queue_and_pool(admin: LabApi, url: str) -> None:
     """A Workload is called finished while its pod runs: Kueue gives its GPUs to others."""
 

@@ -69,6 +69,7 @@ def one_tenant(cluster: Project) -> Example:
     return example
 
 
+@pytest.mark.exhaustive(reason="the first preview of an own program; `make test` has its update and a preview after it")
 def test_a_first_preview_of_an_own_program_shows_its_resources_beside_the_tenant(one_tenant: Example) -> None:
     result = one_tenant.preview()
     assert result.code == 0, result.text

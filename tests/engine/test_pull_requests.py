@@ -58,6 +58,12 @@ def edited(project: Project) -> Iterator[None]:
         file.write_text(text, "utf-8")
 
 
+@pytest.mark.exhaustive(
+    reason=(
+        "the preview of a sound change; `make test` keeps that of a change which the pack refuses, and it changes"
+        " nothing"
+    )
+)
 def test_a_preview_is_kept_for_the_comment_and_changes_nothing(steps: Project) -> None:
     before = steps.versions()
     with edited(steps):
@@ -84,10 +90,14 @@ def weakened(project: Project) -> Iterator[None]:
 
 
 def test_what_the_pack_refuses_fails_the_preview_by_its_id(steps: Project) -> None:
+    before = steps.versions()
     with weakened(steps):
         result = step(steps, "preview", "local", "local", "update", "out")
     assert result.code == 1
-    assert "ns-03" in (steps.folder / "out" / "local.txt").read_text("utf-8")
+    preview_text = (steps.folder / "out" / "local.txt").read_text("utf-8")
+    assert "ns-03" in preview_text
+    assert preview_text == result.out
+    assert steps.versions() == before
 
 
 @pytest.mark.exhaustive(reason="the words for the engine's own preview; they are in tests/unit/diff")
@@ -115,6 +125,9 @@ def as_it_is(project: Project) -> dict[Key, dict[str, Any]]:
     return {key: canonical(item) for key, item in project.objects().items()}
 
 
+@pytest.mark.exhaustive(
+    reason=("a night without drift; tests/queues/test_engine_clock.py asks `tenancy report drift` where there is none")
+)
 @pytest.mark.usefixtures("items_before")
 def test_without_drift_the_night_says_nothing(steps: Project) -> None:
     result = step(steps, "drift", "local", "night")
@@ -228,6 +241,12 @@ def test_an_update_reverts_fields_changed_removed_and_added_by_hand(
     )
 
 
+@pytest.mark.exhaustive(
+    reason=(
+        "a state that cannot be read at night; an environment that there is not is in "
+        "tests/unit/project/test_workflows.py"
+    )
+)
 def test_a_stack_that_cannot_be_looked_at_is_no_drift(steps: Project) -> None:
     result = steps.run("ci/steps/drift", "local", "night", env={"PULUMI_BACKEND_URL": "file:///nowhere"})
     assert result.code == 2

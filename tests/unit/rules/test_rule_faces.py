@@ -142,7 +142,22 @@ def test_an_attack_is_found_in_a_preview_by_its_rule_and_its_twin_is_not(world: 
     assert (missed, wrong) == ([], []), "attacks that nothing is said of, and twins that are found"
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize(
+    "world",
+    [
+        pytest.param(
+            world,
+            marks=pytest.mark.exhaustive(
+                reason=(
+                    "a program with the attacks that only the bank has; `make test` has those of the other environments"
+                )
+            )
+            if world == "bank"
+            else (),
+        )
+        for world in WORLDS
+    ],
+)
 def test_the_policy_pack_finds_every_attack_and_no_twin(pack: ModuleType, world: str) -> None:
     """One program with all attacks of an environment, each in an object of its own name, and one with all twins."""
     items, world_attacks = _objects_and_attacks(world)
