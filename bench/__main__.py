@@ -16,6 +16,7 @@ from tenancy.catalog.days import today
 SECTIONS = {
     "spec": "Reading and planning",
     "engine": "The engine",
+    "state": "State in a bucket",
     "library": "Previews through the library",
     "fleet": "A fleet",
     "whole_fleet": "A whole fleet from nothing",

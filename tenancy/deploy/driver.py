@@ -33,8 +33,8 @@ from tenancy.deploy.recovery import (
     stack_names,
     stale_locks,
     stored_deployment,
-    writes_whole_states,
 )
+from tenancy.deploy.unrecorded_objects import first_run_variables
 from tenancy.planning.aws.platform_models import KNOWN_COST_TAGS
 from tenancy.planning.scope import CLUSTER_SUFFIX
 from tenancy.rules.catalogue import RULES
@@ -47,8 +47,6 @@ NO_ENGINE = (
     "given a PATH without `pulumi`; rule: stacks go through Pulumi's engine; change: for the lab `tenancy lab up`, for "
     "a cluster install Pulumi's CLI"
 )
-STATE_AT_END = MappingProxyType({"PULUMI_EXPERIMENTAL": "true", "PULUMI_SKIP_CHECKPOINTS": "true"})
-"""Variables with which the engine writes a stack's state once, at the end of a run."""
 SILENT = "the engine ended without output; run the command again, it goes on from there"
 
 
@@ -231,9 +229,7 @@ class Driver:
         """
         targets = [f"**::{name}" for name in only]
         up = partial(stack.up, target=targets or None, refresh=refresh, program=program)
-        return self._run(
-            stack, up, "update", extra_variables=STATE_AT_END if first and writes_whole_states(_backend()) else {}
-        )
+        return self._run(stack, up, "update", extra_variables=first_run_variables(_backend()) if first else {})
 
     def stacks(self, environment: str) -> list[str]:
         """Existing stacks of the environment, its tenants' before its own."""

@@ -49,11 +49,6 @@ def _root(backend: str) -> Path | None:
     return Path(unquote(url.path)) / ".pulumi" if url.scheme == "file" else None
 
 
-def writes_whole_states(backend: str) -> bool:
-    """Whether each step of a run writes the whole state: file and bucket backends do, Pulumi's service gets parts."""
-    return urlparse(backend).scheme not in {"", "http", "https"}
-
-
 def stale_locks(backend: str, project: str, stack: str) -> list[Path]:
     """Locks of a file backend whose process has died on this machine; Locked if one may be alive."""
     root = _root(backend)

@@ -1,12 +1,16 @@
 """Objects of a stack that are on the cluster and in no state.
 
-The engine writes the state of a stack's first run once, at its end: one that is killed before leaves such objects.
+The engine writes the state of a stack's first run once, at its end, and a run that is killed before leaves such
+objects: written at each step, as by default, the state of a first run keeps a bucket busy for longer than the cluster
+(`python -m bench state`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from urllib.parse import urlparse
 
 from tenancy.catalog import vocabulary as words
 from tenancy.cluster.api import NOT_FOUND, Api
@@ -16,7 +20,17 @@ from tenancy.cluster.selectors import environment_selector
 from tenancy.kube.objects import Object, name_of
 from tenancy.lifecycle.removal import ACCESS_BINDINGS, RemovalTimeout, end_and_remove, require_removable_bindings
 
+STATE_AT_END = MappingProxyType({"PULUMI_EXPERIMENTAL": "true", "PULUMI_SKIP_CHECKPOINTS": "true"})
+"""Variables with which the engine writes a stack's state once, at the end of a run."""
 _ACCESS = frozenset(kind for _, kind in ACCESS_BINDINGS)
+
+
+def first_run_variables(backend: str) -> Mapping[str, str]:
+    """Variables of the engine for the first run of a stack, by the URL of its backend.
+
+    File and bucket backends write the whole state at each step; Pulumi's service gets parts of it.
+    """
+    return {} if urlparse(backend).scheme in {"", "http", "https"} else STATE_AT_END
 
 
 @dataclass(frozen=True, slots=True)
