@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from typing import Any
@@ -20,7 +21,7 @@ from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.check.admission.cel import EvaluationError, Evaluator, variables_in
 from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.check.admission.defaults import MAPS, decoded, defaulted, managed
-from tenancy.check.admission.policies import evaluator_of
+from tenancy.check.admission.policies import all_hold, evaluator_of
 from tenancy.check.admission.requests import AUTHENTICATED, Identity, creation, unreadable
 from tenancy.check.blame import SOME_IMAGE, fields_at_fault
 from tenancy.kube.kinds import group_of, plural
@@ -88,17 +89,23 @@ class Judgement:
     """Rules whose answer depends on the environment, or on values that are not known yet."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _AskedGuard:
+    """A guard with those of its rules that are asked about a resource."""
+
+    conditions: tuple[str, ...]
+    variables: Mapping[str, str]
+    rules: dict[str, str] = field(default_factory=dict)
+    """Rule id -> expression."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    guard: Guard
+    guard: _AskedGuard
     rule: str
     text: str
     """The expression with those of its variables, by which equal ones are known."""
     variables: Mapping[str, str]
-
-    @property
-    def lists(self) -> frozenset[str]:
-        return frozenset(_READ.findall(self.text))
 
     @property
     def words(self) -> frozenset[str]:
@@ -127,15 +134,18 @@ def guard_rules() -> Mapping[tuple[str, str], tuple[_Ways, ...]]:
             applicable_rules = {*guard.rules} if guard.name in _WITH_THEIR_KIND else common & {*guard.rules}
             for group, _, resources in guard.resources:
                 for resource in resources:
-                    for rule in guard.rules if "CREATE" in guard.operations else ():
+                    asked_guard = _AskedGuard(tuple(guard.conditions.values()), guard.variables)
+                    for rule, expression in guard.rules.items() if "CREATE" in guard.operations else ():
                         if rule not in applicable_rules or rule in _NOT_ASKED:
                             continue
-                        variables = _closure(guard, guard.rules[rule])
-                        text = " ".join(" ".join([guard.rules[rule], *variables.values()]).split())
+                        variables = _closure(guard, expression)
+                        text = " ".join(" ".join([expression, *variables.values()]).split())
                         rules_by_text = rules_by_resource.setdefault((group, resource), {}).setdefault(
                             (rule, guard.name), {}
                         )
-                        rules_by_text.setdefault(text, _Rule(guard, rule, text, variables))
+                        if text not in rules_by_text:
+                            rules_by_text[text] = _Rule(asked_guard, rule, text, variables)
+                            asked_guard.rules[rule] = expression
     return {
         key: tuple(tuple(by_text.values()) for by_text in rules.values()) for key, rules in rules_by_resource.items()
     }
@@ -337,7 +347,7 @@ def _decided(question: _Question, rules: Sequence[_Ways], known_broken: Containe
         if not refused:
             continue
         certain = len(refused) == len(ways) and all(
-            (lists_known or _is_open(guard_rule, labels=bool(question.space))) and widest.refuses(guard_rule)
+            (lists_known or _is_open(guard_rule.text, labels=bool(question.space))) and widest.refuses(guard_rule)
             for guard_rule in ways
         )
         if certain and (
@@ -349,13 +359,14 @@ def _decided(question: _Question, rules: Sequence[_Ways], known_broken: Containe
     return Judgement(tuple(broken), frozenset(waits))
 
 
-def _is_open(guard_rule: _Rule, *, labels: bool) -> bool:
+@cache
+def _is_open(text: str, *, labels: bool) -> bool:
     """Whether an expression reads no more of the namespace than lists that are known to be open or closed, and labels
     where these are known."""
-    rest_of_text = guard_rule.text
+    rest_of_text = text
     for readable in (*_READABLE, *([_LABELS] if labels else [])):
         rest_of_text = rest_of_text.replace(readable, "")
-    return "namespaceObject" not in rest_of_text and guard_rule.lists <= _OPEN | {*_CLOSED}
+    return "namespaceObject" not in rest_of_text and {*_READ.findall(text)} <= _OPEN | {*_CLOSED}
 
 
 def _by_what_is_there(item: Object, space: _AssumedNamespace, guard_rule: _Rule) -> bool:
@@ -379,16 +390,18 @@ def _annotations(item: Object) -> Mapping[str, str]:
 
 
 def _names(value: Any) -> Iterator[str]:
-    waiting, count = [value], 0
+    """Texts in an object that a list may contain: values, and keys that are no fields of the API."""
+    waiting, count = [("", value)], 0
     while waiting and count < _MOST_NAMES:
-        entry = waiting.pop()
+        name, entry = waiting.pop()
         if isinstance(entry, str):
             count += 1
             yield from () if "," in entry else (entry,)
         elif isinstance(entry, Mapping):
-            waiting += [*entry, *entry.values()]
+            waiting += [("", key) for key in entry if name in MAPS]
+            waiting += entry.items()
         elif isinstance(entry, list):
-            waiting += entry
+            waiting += [("", inner) for inner in entry]
 
 
 class _AssumedNamespace:
@@ -404,40 +417,43 @@ class _AssumedNamespace:
         self._name = str(get_path(item, "metadata", "namespace") or "default")
         metadata = {"name": self._name, "labels": labels, **({"annotations": dict(annotations)} if annotations else {})}
         self._cluster = ClusterObjects([{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}])
-        self._scopes: dict[tuple[int, bool], Evaluator | None] = {}
+        self._evaluators: dict[bool, Evaluator] = {}
+        self._refused_rules: dict[tuple[_AskedGuard, bool], frozenset[str]] = {}
 
     def refuses(self, guard_rule: _Rule) -> bool:
         """Whether a rule refuses the object."""
-        key = id(guard_rule.guard), self._is_platforms(guard_rule)
-        if key not in self._scopes:
-            self._scopes[key] = self._scope(self.item, guard_rule, guard_rule.guard.variables)
-        return _refuses(self._scopes[key], guard_rule)
+        key = guard, by_platform = guard_rule.guard, self._is_platforms(guard_rule)
+        if key not in self._refused_rules:
+            if by_platform not in self._evaluators:
+                self._evaluators[by_platform] = self._evaluator(self.item, guard_rule)
+            self._refused_rules[key] = frozenset(
+                _refused_rules(self._evaluators[by_platform], guard, guard.rules, guard.variables)
+            )
+        return guard_rule.rule in self._refused_rules[key]
 
     def refuses_item(self, item: Object, guard_rule: _Rule) -> bool:
         """The same for a changed object."""
-        return _refuses(self._scope(item, guard_rule, guard_rule.variables), guard_rule)
+        evaluator = self._evaluator(item, guard_rule)
+        return any(_refused_rules(evaluator, guard_rule.guard, [guard_rule.rule], guard_rule.variables))
 
     def _is_platforms(self, guard_rule: _Rule) -> bool:
         return self._of_platform or guard_rule.rule in self._by_either
 
-    def _scope(self, item: Object, guard_rule: _Rule, variables: Mapping[str, str]) -> Evaluator | None:
+    def _evaluator(self, item: Object, guard_rule: _Rule) -> Evaluator:
         item = {**item, "metadata": {"name": "", **item["metadata"]}}
         managed(item, {}, applied=False)
         request = creation(item, self._name, _PLATFORM if self._is_platforms(guard_rule) else _PERSON)
-        evaluator = evaluator_of(request, self._cluster, lambda _: self._grants)
-        try:
-            holds = all(evaluator.value(text) is True for text in guard_rule.guard.conditions.values())
-        except EvaluationError:
-            return None
-        return evaluator.having(variables) if holds else None
+        return evaluator_of(request, self._cluster, lambda _: self._grants)
 
 
-def _refuses(scope: Evaluator | None, guard_rule: _Rule) -> bool:
-    """An error of an expression refuses nothing here."""
-    try:
-        return scope is not None and scope.value(guard_rule.guard.rules[guard_rule.rule]) is False
-    except EvaluationError:
-        return False
+def _refused_rules(
+    evaluator: Evaluator, guard: _AskedGuard, rules: Collection[str], variables: Mapping[str, str]
+) -> Iterator[str]:
+    """Rules of a guard that refuse a request. An error of an expression refuses nothing here."""
+    with suppress(EvaluationError):
+        if all_hold(guard.conditions, evaluator):
+            values = evaluator.having(variables).values([guard.rules[rule] for rule in rules])
+            yield from (rule for rule, value in zip(rules, values, strict=True) if value is False)
 
 
 def _fields_at_fault(space: _AssumedNamespace, guard_rule: _Rule) -> str:

@@ -39,7 +39,7 @@ class EvaluationError(Exception):
 def _environment() -> Any:
     # Imported here: loading the runtime takes longer than most commands.
     from cel_expr_python import cel
-    from cel_expr_python.ext import ext_optional, ext_strings
+    from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
 
     kinds = cel.Type
 
@@ -61,7 +61,7 @@ def _environment() -> Any:
     return cel.NewEnv(
         _messages(),
         variables=dict.fromkeys(ROOTS, kinds.DYN),
-        extensions=[ext_optional.ExtOptional(), ext_strings.ExtStrings()],
+        extensions=[ext_bindings.ExtBindings(), ext_optional.ExtOptional(), ext_strings.ExtStrings()],
         functions=functions,
     )
 
@@ -99,13 +99,20 @@ def _sign(number: Decimal) -> int:
     return (number > 0) - (number < 0)
 
 
-@cache
 def compiled(expression: str) -> Any:
-    """An expression without variables, ready to be evaluated; ValueError if it is no CEL."""
+    """An expression, ready to be evaluated; ValueError if it is no CEL."""
+    program = _program(expression)
+    if isinstance(program, ValueError):
+        raise program
+    return program
+
+
+@cache
+def _program(expression: str) -> Any:
     try:
         return _environment().compile(expression)
     except RuntimeError as error:
-        raise ValueError(str(error)) from error
+        return ValueError(str(error))
 
 
 def syntax_mistake(expression: str) -> str | None:
@@ -131,32 +138,41 @@ class Evaluator:
     def __init__(self, roots: Mapping[str, Any], permission: Permission = lambda _: False) -> None:
         self._roots = {**dict.fromkeys(ROOTS), **roots, "authorizer": "{}"}
         self._permission = permission
-        self._activation = self._with({})
-
-    def _with(self, variables: Mapping[str, Any]) -> Any:
-        return _environment().Activation({**self._roots, "variables": dict(variables)})
+        self._activation = _environment().Activation(self._roots)
+        self._variables: tuple[tuple[str, str], ...] = ()
+        self._with_separate_variables: Evaluator | None = None
 
     def having(self, variables: Mapping[str, str]) -> Evaluator:
-        """The same, with the variables of a policy, each evaluated once.
+        """The same, with the variables of a policy.
 
-        One that ends in an error is left out: an expression that reads it ends in an error too, as at the API server.
+        An expression that reads a variable that ends in an error ends in an error too, as at the API server.
         """
-        values: dict[str, Any] = {}
-        scope, waiting = self, dict(variables)
-        while waiting:
-            computable_names = [name for name, text in waiting.items() if variables_in(text).isdisjoint(waiting)]
-            if not computable_names:
-                break
-            for name in computable_names:
-                text = waiting.pop(name)
-                with suppress(EvaluationError):
-                    values[name] = scope.value(text)
-            scope = copy(self)
-            scope._activation = self._with(values)
+        scope = copy(self)
+        scope._variables, scope._with_separate_variables = tuple(variables.items()), None
         return scope
 
     def value(self, expression: str) -> Any:
         """The value of an expression; EvaluationError if it has none."""
+        if not self._variables:
+            return self._evaluated(expression)
+        with suppress(EvaluationError, ValueError):
+            return self._evaluated(_with_variables(expression, self._variables))
+        # A variable ends in an error, or the text is longer or deeper than what CEL reads.
+        self._with_separate_variables = self._with_separate_variables or self._separately()
+        return self._with_separate_variables._evaluated(expression)
+
+    def _separately(self) -> Evaluator:
+        """The same, with those variables that have a value, each evaluated by itself."""
+        scope, values = copy(self), dict[str, Any]()
+        for names in _rounds(self._variables):
+            for name in names:
+                with suppress(EvaluationError):
+                    values[name] = scope._evaluated(dict(self._variables)[name])
+            scope = copy(scope)
+            scope._activation = _environment().Activation({**self._roots, "variables": dict(values)})
+        return scope
+
+    def _evaluated(self, expression: str) -> Any:
         token = _PERMISSION.set(self._permission)
         try:
             result = compiled(expression).eval(self._activation)
@@ -166,3 +182,46 @@ class Evaluator:
         if result.type().name() == "ERROR":
             raise EvaluationError(str(value))
         return value
+
+    def values(self, expressions: Sequence[str]) -> list[Any]:
+        """The value of each expression, or the EvaluationError in which it ends.
+
+        All are evaluated as one, and each alone only where one of them ends in an error.
+        """
+        try:
+            return self.value(_listed(tuple(expressions)))
+        except (EvaluationError, ValueError) as error:
+            if len(expressions) == 1:
+                return [error if isinstance(error, EvaluationError) else self.value(expressions[0])]
+        # Together they may be longer or deeper than what CEL reads.
+        half = len(expressions) // 2
+        return [*self.values(expressions[:half]), *self.values(expressions[half:])]
+
+
+@cache
+def _listed(expressions: tuple[str, ...]) -> str:
+    return f"[{', '.join(expressions)}]"
+
+
+@cache
+def _with_variables(expression: str, variables: tuple[tuple[str, str], ...]) -> str:
+    """The expression with the variables before it: evaluated as one, they cost much less than each by itself."""
+    rounds, texts = _rounds(variables), dict(variables)
+    for number in reversed(range(len(rounds))):
+        earlier_names = [name for names in rounds[:number] for name in names]
+        entries = [
+            *(f'"{name}": variables.{name}' for name in earlier_names),
+            *(f'"{name}": dyn({texts[name]})' for name in rounds[number]),
+        ]
+        expression = f"cel.bind(variables, {{{', '.join(entries)}}}, {expression})"
+    return expression
+
+
+@cache
+def _rounds(variables: tuple[tuple[str, str], ...]) -> tuple[tuple[str, ...], ...]:
+    """The names of variables in an order of evaluation: each reads only those of the rounds before its own."""
+    rounds, waiting = [], dict(variables)
+    while names := tuple(name for name, text in waiting.items() if variables_in(text).isdisjoint(waiting)):
+        rounds.append(names)
+        waiting = {name: text for name, text in waiting.items() if name not in names}
+    return tuple(rounds)

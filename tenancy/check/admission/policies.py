@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 from tenancy.check.admission.cel import EvaluationError, Evaluator, Permission
@@ -46,24 +47,24 @@ def policy_denials(policy: AdmissionPolicy, evaluator: Evaluator) -> Iterator[De
     """The validations of a policy that a request breaks."""
     component = f"{ADMISSION_POLICY}{policy.name}"
     try:
-        holds = all_hold(policy.conditions, evaluator)
+        if not all_hold(policy.conditions, evaluator):
+            return
     except EvaluationError as error:
         if policy.fails_closed:
             yield Denial(component, None, str(error))
         return
-    if not holds:
-        return
     evaluator = evaluator.having(policy.variables)
-    for validation in as_list(policy.spec.get("validations")):
-        expression = validation["expression"]
-        try:
-            if evaluator.value(expression) is True:
-                continue
-            message = _message(validation, evaluator)
-        except EvaluationError as error:
+    validations = as_list(policy.spec.get("validations"))
+    values = evaluator.values([validation["expression"] for validation in validations])
+    for validation, value in zip(validations, values, strict=True):
+        if isinstance(value, EvaluationError):
             if not policy.fails_closed:
                 continue
-            message = f"expression '{expression}' resulted in error: {error}"
+            message = f"expression '{validation['expression']}' resulted in error: {value}"
+        elif value is True:
+            continue
+        else:
+            message = _message(validation, evaluator)
         rule = _RULE.match(message)
         yield Denial(component, rule[1] if rule else None, message)
 
@@ -113,16 +114,12 @@ def _message(validation: Mapping[str, Any], evaluator: Evaluator) -> str:
 
 def all_hold(conditions: Sequence[str], evaluator: Evaluator) -> bool:
     """Whether all conditions of a policy hold: one that is false decides, whatever error another one ends in."""
-    failure: EvaluationError | None = None
-    for condition in conditions:
-        try:
-            if evaluator.value(condition) is not True:
-                return False
-        except EvaluationError as error:
-            failure = failure or error
-    if failure:
-        raise failure
-    return True
+    return evaluator.value(_conjunction(tuple(conditions))) is True
+
+
+@cache
+def _conjunction(conditions: tuple[str, ...]) -> str:
+    return " && ".join(f"({condition})" for condition in conditions) or "true"
 
 
 def selected(resources: Mapping[str, Any], request: AdmissionRequest, cluster: ClusterObjects) -> bool:

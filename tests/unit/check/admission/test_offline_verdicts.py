@@ -235,9 +235,19 @@ def test_a_variable_is_evaluated_once_for_all_that_read_it() -> None:
         return True
 
     evaluator = Evaluator({}, permission).having({"granted": "authorizer.group('g').check('use').allowed()"})
-    assert evaluator.value("variables.granted && variables.granted") is True
-    assert evaluator.value("variables.granted") is True
+    assert evaluator.values(["variables.granted && variables.granted", "variables.granted"]) == [True, True]
     assert len(checks) == 1
+
+
+def test_an_expression_that_ends_in_an_error_leaves_the_others_their_values() -> None:
+    first, wrong, last = Evaluator({"object": {}}).values(["1 == 1", "object.nothing", "1 == 2"])
+    assert (first, last) == (True, False)
+    assert isinstance(wrong, EvaluationError)
+
+
+@pytest.mark.parametrize("expression", [f"size('{'a' * 60_000}') == 60000", f"{'(' * 31}true{')' * 31}"])
+def test_expressions_that_cannot_be_read_as_one_have_their_values(expression: str) -> None:
+    assert Evaluator({}).values([expression, expression]) == [True, True]
 
 
 def test_a_request_that_a_policy_only_warns_of_is_admitted() -> None:
