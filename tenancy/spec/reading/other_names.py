@@ -1,4 +1,4 @@
-"""Names that other tools have for fields, and what there is in place of the fields that only they have.
+"""Names that other tools and former versions have for fields, and what there is in place of fields that only they have.
 
 Names are compared without case, dashes and underscores.
 """
@@ -40,6 +40,52 @@ _FIELDS: Mapping[str, str] = {
     "tofqdns": "dns",
     "email": "mail",
 }
+_FORMER_FIELDS: Mapping[str, str] = {
+    # A tenant, its quota, namespaces and AWS resources
+    "apitoken": "automount-token",
+    "borrowupto": "borrowing-limit",
+    "files": "efs-access-points",
+    "grace": "grace-period",
+    "lead": "reclaim-lead-time",
+    "lendupto": "lending-limit",
+    "logs": "log-groups",
+    "more": "temporary-shares",
+    "other": "hard",
+    "queue": "stop-policy",
+    "uses": "aws-resources",
+    # A tier
+    "borrows": "allow-borrowing",
+    "claim": "volume-claim",
+    "order": "queueing-strategy",
+    "spread": "topology-spread",
+    "spreadof": "topology-spread-scope",
+    # Flavors and pools
+    "atonce": "max-unavailable",
+    "named": "layout-name",
+    "share": "gpu-sharing",
+    # AWS
+    "dnscache": "node-local-dns",
+    "encryptionkey": "kms-key-arn",
+    "expireafter": "expiration-days",
+    "forges": "ci-hosts",
+    "keepversions": "noncurrent-version-days",
+    "key": "kms-key-scope",
+    "logkey": "tenant-log-kms-key-arn",
+    "payer": "management-account",
+    "people": "group-roles",
+    "ranges": "node-and-pod-cidrs",
+    "trusted": "trusted-principals",
+    # Queues, metrics, the platform and roll-outs
+    "after": "duration depends-on",
+    "below": "utilization-threshold",
+    "canaryshare": "canary-percent",
+    "keepfinished": "finished-workload-retention",
+    "keys": "metadata-keys",
+    "longestwait": "max-wait-p90",
+    "relief": "budget-exemption exemption",
+    "then": "action",
+}
+"""Names of former versions, and those of today, one for each part of a spec; those that look alike are not here."""
 _IMAGE = "drop it: nodes run EKS' own image, whose release is ami-release"
 _CONSOLIDATION = "drop it: a node is removed only while it is empty, and when its image or a setting changes"
 _LABELS = "drop it: nodes have the labels of their pool and their board"
@@ -81,8 +127,10 @@ _WITHOUT_FIELD: Mapping[str, Mapping[str, str]] = {
 
 
 def field_of(name: str, fields: Collection[str]) -> str:
-    """The field, of those that are known, that another tool calls so; empty if there is none."""
-    return _spelling_of(_FIELDS.get(_letters(name), ""), fields)
+    """The field, of those that are known, that another tool or a former version calls so; empty if there is none."""
+    letters = _letters(name)
+    candidates = (_FIELDS.get(letters, ""), *_FORMER_FIELDS.get(letters, "").split())
+    return next((spelling for field in candidates if (spelling := _spelling_of(field, fields))), "")
 
 
 def change_for_foreign_field(name: str, fields: Collection[str]) -> str:

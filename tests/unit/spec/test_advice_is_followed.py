@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tenancy.spec.loader import load
 from tenancy.spec.reading.problems import Problem, SpecError
 from tests.demo import Demo, demo
@@ -287,3 +289,25 @@ def test_doing_what_the_message_says_makes_the_files_valid(tmp_path: Path) -> No
     assert len(remaining_problems) <= len(MISTAKES) // 20, "\n".join(
         f"{name}: {problem_text}" for name, problem_text in remaining_problems.items()
     )
+
+
+@pytest.mark.parametrize(
+    ("slip", "change"),
+    [
+        (tenant("AWS resources", "uses", {}), "did you mean 'aws-resources'?"),
+        (tenant("a limit", "gpus", "h100", "borrow-up-to", 8), "did you mean 'borrowing-limit'?"),
+        (tenant("a gate", "queue", "hold"), "did you mean 'stop-policy'?"),
+        (env("shared GPUs", "pools", "train", "share", {}), "did you mean 'gpu-sharing'?"),
+        (env("further resources", "tiers", "steady", "quota", "other", {}), "did you mean 'hard'?"),
+        (env("an order", "tiers", "steady", "order", "strict-fifo"), "did you mean 'queueing-strategy'?"),
+        (env("an update", "rollout", "after", []), "did you mean 'depends-on'?"),
+    ],
+    ids=lambda value: value.name if isinstance(value, Slip) else "change",
+)
+def test_a_former_key_is_answered_with_the_key_of_today(slip: Slip, change: str, tmp_path: Path) -> None:
+    files = demo()
+    slip.make(files)
+    with pytest.raises(SpecError) as error:
+        load(files.write(tmp_path))
+    changes = [problem.change for problem in error.value.problems if f"key '{slip.path[-1]}'" in problem.given]
+    assert changes == [change]
