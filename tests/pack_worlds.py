@@ -93,6 +93,19 @@ def _added(world: list[Case], cases: list[Case]) -> list[Case]:
 
 
 @functools.cache
+def case_of_each_rule() -> tuple[Case, ...]:
+    """A case of each rule, in one program; without rules of which no case gets along with those before."""
+    cases: dict[str, list[Case]] = {}
+    for index, case in enumerate(CASES):
+        cases.setdefault(case.rule, []).append(_elsewhere(case, index))
+    world: list[Case] = []
+    _added(world, [rule_cases[0] for rule_cases in cases.values()])
+    for rule in sorted(cases.keys() - {case.rule for case in world}):
+        _added(world, cases[rule][1:2])
+    return tuple(world)
+
+
+@functools.cache
 def worlds() -> tuple[tuple[Case, ...], ...]:
     """Every case in the first world whose objects get along with its own; the largest first. It takes seconds, so tests
     ask for it when they run, not when they are collected."""

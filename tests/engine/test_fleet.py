@@ -36,7 +36,7 @@ def up(project: Project, *more: str) -> CommandResult:
 def first(project: Project) -> CommandResult:
     """From nothing, three small tenants."""
     make_fleet(project, TENANTS)
-    return up(project, "--parallel", "3")
+    return up(project, "--parallel", "3", "--skip-preview")
 
 
 def test_from_nothing_every_stack_runs_and_leaves_a_record(project: Project, first: CommandResult) -> None:

@@ -6,7 +6,7 @@ import functools
 import json
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from engine_project import ROOT, CommandResult, Project, end
 from pack_cases import (
     OBJECT_CASES,
     REGULATED_CASES,
+    Case,
     efa_template,
     group,
     isolation_resources,
@@ -26,26 +27,26 @@ from pack_cases import (
     template,
     with_field,
 )
-from pack_worlds import together, worlds
+from pack_worlds import case_of_each_rule, together, worlds
 
 from tenancy.catalog import vocabulary as words
 from tenancy.planning import make_plan
 from tenancy.rules import aws
 from tenancy.rules.catalogue import RULES
 from tenancy.spec.loader import load
-from tests.conftest import in_days
+from tests.conftest import in_days, nonempty
 from tests.printed import compare, page_block
 
-# A world with fewer cases costs as much as one with a hundred; `test_policy_pack_whole.py` has them all.
+Programs = Callable[[], Iterable[tuple[Case, ...]]]
 WORLDS = [
-    pytest.param(slice(1), id="largest"),
+    pytest.param(lambda: [case_of_each_rule()], id="each-rule"),
     pytest.param(
-        slice(1, None),
-        id="smaller",
+        worlds,
+        id="every-case",
         marks=pytest.mark.exhaustive(
             reason=(
-                "the rules that the largest program does not break; `make test` "
-                "runs that one, and every rule in tests/unit/policy_pack"
+                "every case of every rule; `make test` has a case of each rule in one program, and all of them in "
+                "tests/unit/policy_pack/test_policy_pack_whole.py"
             )
         ),
     ),
@@ -140,11 +141,9 @@ def foreign(_copy: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     end(_copy)
 
 
-@pytest.mark.parametrize("part", WORLDS)
-def test_a_preview_shows_each_broken_rule_with_its_reason_and_fix(foreign: Foreign, part: slice) -> None:
-    worlds_of_part = worlds()[part]
-    assert worlds_of_part
-    for cases in worlds_of_part:
+@pytest.mark.parametrize("programs", WORLDS)
+def test_a_preview_shows_each_broken_rule_with_its_reason_and_fix(foreign: Foreign, programs: Programs) -> None:
+    for cases in nonempty(programs()):
         result = foreign.preview(together(cases, "broken") or ())
         assert result.code != 0
         missing = []
@@ -158,11 +157,9 @@ def test_a_preview_shows_each_broken_rule_with_its_reason_and_fix(foreign: Forei
         assert missing == []
 
 
-@pytest.mark.parametrize("part", WORLDS)
-def test_the_same_program_with_every_field_mended_passes(foreign: Foreign, part: slice) -> None:
-    worlds_of_part = worlds()[part]
-    assert worlds_of_part
-    for cases in worlds_of_part:
+@pytest.mark.parametrize("programs", WORLDS)
+def test_the_same_program_with_every_field_mended_passes(foreign: Foreign, programs: Programs) -> None:
+    for cases in nonempty(programs()):
         result = foreign.preview(together(cases, "mended") or ())
         assert result.code == 0, result.text
         assert "mandatory" not in result.out
@@ -187,6 +184,9 @@ def test_what_is_regulated_is_asked_by_that_preset_alone(foreign: Foreign) -> No
     assert mended.code == 0, mended.text
 
 
+@pytest.mark.exhaustive(
+    reason="levels of rules in the real engine; each is in tests/unit/policy_pack/test_policy_pack.py"
+)
 def test_a_rule_can_be_advisory_disabled_and_nothing_that_there_is_not(foreign: Foreign) -> None:
     quota = next(case for case in OBJECT_CASES if case.rule == "quota-01")
     net = next(case for case in OBJECT_CASES if case.rule == "net-05")
@@ -220,6 +220,12 @@ def test_what_a_preview_does_not_know_yet_is_said_and_does_not_stop_it(foreign: 
     assert "seen-02: ResourceQuota acme--main/later" in regulated.out
 
 
+@pytest.mark.exhaustive(
+    reason=(
+        "groups of EFA that are made in the same run; tests/unit/policy_pack/test_policy_pack.py has them, and "
+        "what is not known yet is in `make test`"
+    )
+)
 def test_two_isolation_that_are_made_in_the_same_run_are_told_of_and_stop_nothing(foreign: Foreign) -> None:
     result = foreign.preview([efa_template("left", "NEW"), efa_template("right", "NEW")])
     assert result.code == 0, result.text
@@ -263,6 +269,12 @@ def test_the_page_of_the_pack_shows_what_a_preview_prints(foreign: Foreign) -> N
 # The product's own plan
 
 
+@pytest.mark.exhaustive(
+    reason=(
+        "the plan of this product in the real engine; tests/unit/policy_pack/test_policy_pack.py weakens each of "
+        "its resources, and tests/engine/test_pull_requests.py runs the pack over that plan"
+    )
+)
 def test_whatever_isolation_resource_of_the_products_own_plan_falls_a_preview_names_it(foreign: Foreign) -> None:
     loaded = load(ROOT / "stacks" / "local")
     plan = [
