@@ -366,6 +366,12 @@ def test_an_update_that_would_delete_a_namespace_of_the_files_is_refused(project
     assert project.versions() == versions
 
 
+@pytest.mark.exhaustive(
+    reason=(
+        "an API server that dies; `tenancy verify` has one message for it in tests/attacks/test_attacks.py, and "
+        "the program in tests/unit/components/test_guarded.py"
+    )
+)
 def test_a_dead_api_server_is_one_message_and_no_change(project: Project) -> None:
     state, resources = project.state_digest(), project.state()["resources"]
     project.kill_server()

@@ -110,6 +110,7 @@ def test_fraud_gets_its_guarantee_by_one_reclaim_and_the_200_gpu_job_goes_whole(
     assert sentence.startswith("It ran on borrowed GPUs, which their owner reclaimed.")
 
 
+@pytest.mark.exhaustive(reason="the same work in 25 jobs; `make test` has one job of 200 GPUs that is evicted whole")
 def test_of_25_jobs_of_8_gpus_only_four_go(story: Scene) -> None:
     """The same work in 25 jobs: fraud's 32 GPUs are those of four, and 21 go on. 12 hours after their checkpoints that
     costs 384 hours of a GPU, $960: a 6.25th."""
@@ -254,7 +255,7 @@ def test_a_sample_starts_where_its_tenant_has_gpus(scene: Scene, kind: str, tena
 # A crowd
 
 
-@pytest.mark.exhaustive(reason="200 jobs at once; `make test` has 25")
+@pytest.mark.exhaustive(reason="200 jobs at once; `make test` has one that takes as many GPUs")
 def test_200_jobs_at_once_harm_no_other_tenant(scene: Scene) -> None:
     """credit-risk makes 200 jobs of 4 GPUs: 32 run, on its 64 and 64 borrowed, and 168 wait. What aml and fraud ask
     for within their guarantees runs as soon as if it were alone."""
