@@ -103,7 +103,7 @@ def repository(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(scope="module")
 def deployed(repository: Repository) -> Repository:
-    for command in (("tenancy", "lab", "up", "dev"), ("tenancy", "up", "dev")):
+    for command in (("tenancy", "lab", "up", "dev"), ("tenancy", "up", "dev", "--skip-preview")):
         result = repository.run(*command)
         assert result.returncode == 0, result.stdout + result.stderr
     return repository
@@ -191,6 +191,12 @@ def test_the_example_comes_up_on_the_lab(deployed: Repository) -> None:
     assert '"requests.nvidia.com/gpu"' in result.stdout, result.stderr
 
 
+@pytest.mark.exhaustive(
+    reason=(
+        "a preview by the engine alone in an own repository; `make test` has its update by the command, and the "
+        "pack in tests/engine/test_pull_requests.py"
+    )
+)
 def test_a_preview_by_pulumi_alone_runs_the_pack_and_shows_no_change(deployed: Repository) -> None:
     result = deployed.in_lab("pulumi preview --stack dev --policy-pack policy --expect-no-changes --non-interactive")
     assert result.returncode == 0, result.stdout + result.stderr
