@@ -38,15 +38,21 @@ def bank(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     with on_aws("bank", project, tmp_path_factory.mktemp("bank")) as on_cluster:
         on_cluster.edit("platform:\n", f"platform:\n  chart-mirror: {on_cluster.charts}\n")
         on_cluster.edit(*NEWER[::-1])
-        # Kueue's pods do not run here: the lab runs it as a process, and its release is an empty one.
-        chart = queue_chart(load(on_cluster.folder).environment)
-        assert chart
-        control_plane.up(root=project.folder, queues=chart.values)
-        # Cilium's operator brings them once it runs, and the release waits for it; no pod runs here.
-        cilium = judges.folder("schemas-cilium")
-        kinds = [str(cilium / f"cilium{name}networkpolicies.yaml") for name in ("", "clusterwide")]
-        project.run("kubectl", "apply", "--server-side", *(word for kind in kinds for word in ("-f", kind)))
         yield on_cluster
+
+
+@pytest.fixture(scope="module")
+def on_kubernetes(bank: OnAws) -> OnAws:
+    """With what the platform's stack asks of the cluster; the stack of the cluster asks nothing of it."""
+    # Kueue's pods do not run here: the lab runs it as a process, and its release is an empty one.
+    chart = queue_chart(load(bank.folder).environment)
+    assert chart
+    control_plane.up(root=bank.project.folder, queues=chart.values)
+    # Cilium's operator brings them once it runs, and the release waits for it; no pod runs here.
+    cilium = judges.folder("schemas-cilium")
+    kinds = [str(cilium / f"cilium{name}networkpolicies.yaml") for name in ("", "clusterwide")]
+    bank.project.run("kubectl", "apply", "--server-side", *(word for kind in kinds for word in ("-f", kind)))
+    return bank
 
 
 def test_a_preview_shows_the_cluster_and_says_what_has_to_wait(bank: OnAws) -> None:
@@ -57,11 +63,24 @@ def test_a_preview_shows_the_cluster_and_says_what_has_to_wait(bank: OnAws) -> N
     assert [call for call in bank.aws.calls if call.kind == "create" and not call.preview] == []
 
 
+@pytest.mark.exhaustive(
+    reason=(
+        "the steps of the cluster's stack as one list; `make test` has the preview that counts them, and each "
+        "edit of the cluster in tests/unit/deploy/test_field_edits.py"
+    )
+)
 def test_the_clusters_resources_are_these(bank: OnAws, golden: Any) -> None:
     golden.check("bank-cluster.txt", "".join(f"{step}\n" for step in sorted(bank.steps(CLUSTER))))
 
 
-def test_the_platforms_resources_are_these(bank: OnAws, golden: Any) -> None:
+@pytest.mark.exhaustive(
+    reason=(
+        "the steps of the platform's stack in the real engine; its resources are in "
+        "tests/unit/components/test_components_aws.py"
+    )
+)
+def test_the_platforms_resources_are_these(on_kubernetes: OnAws, golden: Any) -> None:
+    bank = on_kubernetes
     assert bank.run("pulumi", "stack", "init", PLATFORM).code == 0
     bank.edit(*NEWER)
     golden.check("bank-platform.txt", "".join(f"{step}\n" for step in sorted(bank.steps(PLATFORM))))
@@ -147,6 +166,12 @@ def test_a_value_that_eks_fixes_is_refused_before_anything_changes(bank: OnAws) 
     bank.edit(*FIXED[::-1])
 
 
+@pytest.mark.exhaustive(
+    reason=(
+        "a value that EKS fixes by the engine alone; `make test` has it by the command, and a protected platform "
+        "in tests/engine/test_scopes.py"
+    )
+)
 def test_the_engine_alone_deletes_nothing_for_a_value_that_eks_fixes(bank: OnAws) -> None:
     """By itself it would delete nodes, add-ons and access before the control plane; a target keeps none of them."""
     bank.edit(*FIXED)
@@ -158,7 +183,8 @@ def test_the_engine_alone_deletes_nothing_for_a_value_that_eks_fixes(bank: OnAws
 
 
 @pytest.mark.exhaustive(reason="the charts in the real engine; their values and order are in tests/unit/components")
-def test_the_charts_are_installed_and_karpenter_gets_its_pools(bank: OnAws) -> None:
+def test_the_charts_are_installed_and_karpenter_gets_its_pools(on_kubernetes: OnAws) -> None:
+    bank = on_kubernetes
     apply_nodes([system_node(number) for number in range(2)], bank.project.lab)
     result = bank.tenancy("up", "bank", "--stack", PLATFORM)
     assert result.code == 0, result.text
@@ -206,6 +232,9 @@ def test_a_preview_shows_which_grants_of_a_tenant_are_new(bank: OnAws) -> None:
     assert "s3://bank-models/aml/" not in table
 
 
+@pytest.mark.exhaustive(
+    reason="a changed layout in the real engine; what it changes is in tests/unit/deploy/test_field_edits.py"
+)
 def test_a_changed_layout_replaces_the_nodes_of_its_pool_alone(bank: OnAws) -> None:
     bank.edit("layout: {1g.5gb: 4, 3g.20gb: 1}", "layout: {1g.5gb: 5, 2g.10gb: 1}")
     bank.edit("a100-3g.20gb: {gpu: a100-40gb, mig: 3g.20gb}", "a100-3g.20gb: {gpu: a100-40gb, mig: 2g.10gb}")
