@@ -73,7 +73,7 @@ class _Search:
                 yield from ((*path, key) for key in scalar_keys)
             elif not is_found:
                 yield path
-        elif isinstance(value, list) and value:
+        elif isinstance(value, list) and 0 < len(value) <= self.questions_left:
             is_found = False
             for number, element in enumerate(value):
                 if len(value) == 1 or self._refused(base, {at: [element]}):

@@ -241,6 +241,9 @@ class RefusedField:
         return f"{self.path}: {self.given}"
 
 
+_DOT = re.compile(r"\.")
+
+
 def breaches(
     template: PodTemplate, level: PodSecurityLevel = PodSecurityLevel.RESTRICTED, minor: int = LATEST
 ) -> Iterator[RefusedField]:
@@ -248,13 +251,15 @@ def breaches(
     windows = get_path(template.spec, "os", "name") == "windows"
     apart = get_path(template.spec, "hostUsers") is False
     known_fields: set[tuple[str, str]] = set()
+    parent_paths: set[str] = set()
     for check in checks_of(level, minor):
         if (windows and not check.windows) or (apart and not check.user_namespace):
             continue
         for path, refused_value in _broken(template, check):
             # A hostPath volume breaks a check of its type and one of its source.
-            if not any(report == (path, refused_value) or report[0].startswith(f"{path}.") for report in known_fields):
+            if (path, refused_value) not in known_fields and path not in parent_paths:
                 known_fields.add((path, refused_value))
+                parent_paths.update(path[: dot.start()] for dot in _DOT.finditer(path))
                 yield RefusedField(path, refused_value, check.node, check.requirement)
     notes = get_path(template.metadata, "annotations")
     for key, value in notes.items() if isinstance(notes, Mapping) and level is not PodSecurityLevel.PRIVILEGED else ():

@@ -79,6 +79,14 @@ def test_an_object_of_which_no_field_is_at_fault_is_named_by_its_kind() -> None:
     assert fields_at_fault(work(), lambda _: True, "object.spec") == "Deployment"
 
 
+def test_of_a_list_of_more_entries_than_questions_the_list_is_named() -> None:
+    text = "object.data.list"
+    item = {"kind": "ConfigMap", "data": {"list": [{"name": f"entry-{number}"} for number in range(1000)]}}
+    assert fields_at_fault(item, lambda changed: bool(changed.get("data", {}).get("list")), text).startswith(
+        'data.list: [{"name": "entry-0"}'
+    )
+
+
 def check(folder: Path, item: Object, *more: str) -> Any:
     (folder / "x.yaml").write_text(yaml.safe_dump(item))
     return CliRunner().invoke(main, ["check", str(folder / "x.yaml"), "--all", *more])
