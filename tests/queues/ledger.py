@@ -190,7 +190,7 @@ class Player:
         if not items:
             return None
         self._touched.add(event.name)
-        name = items[int(event.facts["at"] * len(items))]["metadata"]["name"]
+        name = _at(items, event.facts["at"])["metadata"]["name"]
         return self._ask(event, "DELETE", f"{where}/{name}?propagationPolicy=Background")
 
     def _delete_pod(self, event: Event) -> Response | None:
@@ -300,7 +300,7 @@ class Player:
 
     def _chosen_pod(self, event: Event) -> Object | None:
         pods = self._running(event)
-        return pods[int(event.facts["at"] * len(pods))] if pods else None
+        return _at(pods, event.facts["at"]) if pods else None
 
     def _end(self, pod: Object, phase: str) -> None:
         """Write the status that a kubelet writes when the containers of a pod have ended."""
@@ -453,6 +453,11 @@ class Player:
         specs = [pods["template"]["spec"] for pods in workload["spec"]["podSets"]]
         pools = {(spec.get("nodeSelector") or {}).get(words.POOL) for spec in specs}
         return pools - {None} <= self.scene.loaded.environment.pools.keys()
+
+
+def _at(items: Sequence[Object], part: float) -> Object:
+    """The item at that part of the list, from 0 for its first to 1 for its last."""
+    return items[min(int(part * len(items)), len(items) - 1)]
 
 
 def _told_to_end(tree: PodTree) -> dict[str, str]:
