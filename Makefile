@@ -81,22 +81,23 @@ reproducible: $(VENV)/ready ## build the wheel twice, in two folders, and compar
 sbom: $(VENV)/ready ## write build/sbom.json and build/sbom-image.json: packages with licences, and the image, as CycloneDX
 	@$(BIN)/python -m judged.sbom
 
-lint: $(VENV)/ready
+lint: $(VENV)/ready ## check the code with ruff
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 
-types: $(VENV)/ready
+types: $(VENV)/ready ## check the types with ty
 	@$(BIN)/ty check
 
 $(VENV)/docs: $(VENV)/ready requirements/docs.txt
 	@$(BIN)/pip $(PIP_INSTALL) $(LOCKED) -r requirements/docs.txt
 	@touch $@
 
-docs: $(VENV)/docs ## build the documentation as a site, in site/
+docs: $(VENV)/docs ## write the generated pages and schemas, build the documentation as a site in site/
 	@$(TENANCY) rules --markdown > docs/rules.md
 	@$(TENANCY) rules --controls > docs/controls.md
 	@$(TENANCY) schema --markdown > docs/spec.md
 	@$(TENANCY) schema --python > $(VENV)/typed.py && cp $(VENV)/typed.py tenancy/spec/typed.py
+	@$(TENANCY) schema --out schemas
 	@$(TENANCY) claims local --markdown > docs/claims.md
 	@$(BIN)/python -m scripts.reference
 	@$(BIN)/python -m scripts.exhaustive

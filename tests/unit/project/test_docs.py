@@ -142,16 +142,18 @@ CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 _FILE = re.compile(r"`((?:tenancy|tests|docs|judged)/[\w./-]*?)(?:::(test_\w+))?`")
 
 
-def recipes() -> dict[str, tuple[str, str]]:
-    """Files and test of each recipe, by its first cell."""
-    table = CONTRIBUTING.partition("## Ten recipes")[2].partition("\n## ")[0]
-    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")][1:]
-    return {name: (files, test) for name, files, test in rows}
+def recipes() -> dict[str, str]:
+    """Text of each recipe, by its title."""
+    text = CONTRIBUTING.partition("## Ten recipes")[2].partition("\n## ")[0]
+    return dict(re.findall(r"^### \d+\. (.+?)\n(.*?)(?=^### |\Z)", text, re.MULTILINE | re.DOTALL))
 
 
 def test_there_are_ten_recipes_with_files_and_a_test() -> None:
     assert len(recipes()) == 10
-    assert every(_FILE.search(files) and "::test_" in test for files, test in recipes().values())
+    for title, text in recipes().items():
+        (*files, (_, test)) = _FILE.findall(text)
+        assert files, title
+        assert test, title
 
 
 def test_the_files_and_tests_that_contributing_names_exist() -> None:

@@ -277,8 +277,8 @@ def test_each_rule_has_an_id_of_its_own() -> None:
 
 def test_the_readme_says_where_rules_are_enforced_and_every_rule_has_such_a_place() -> None:
     readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
-    places = "on a resource in the preview by a policy pack, on a request at run time by the API server"
-    assert f"Each rule is enforced where it can be broken: in a file when it is read, {places}" in readme
+    places = "on a resource in the preview by a policy pack, on a request by the API server"
+    assert f"A rule is enforced at one or more of three places: in a file when it is read, {places}" in readme
     enforced = Face.SPEC | Face.PREVIEW | Face.API_SERVER
     elsewhere = {rule.id for rule in RULES.values() if not faces_of(rule) & enforced}
     # A bill is no file of the spec: `tenancy chargeback` refuses it. The others are refused by the program before it
