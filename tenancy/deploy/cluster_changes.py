@@ -8,8 +8,8 @@ from functools import cached_property
 from ipaddress import IPv4Network
 from typing import Any
 
+from tenancy.catalog.versions import MINOR_RULE, minor_step
 from tenancy.deploy.changes import ResourceChange
-from tenancy.deploy.minors import kubernetes_refusal
 from tenancy.planning.aws.cluster import PLATFORM_ROLE, ClusterPlan, NodeGroupPlan
 from tenancy.planning.aws.creation import (
     CREATED_HERE,
@@ -83,7 +83,8 @@ class ClusterChanges:
         """Why this plan is not applied: one message for each value that AWS cannot change in place."""
         if self._cluster is None:
             return
-        yield from self._minor()
+        if refusal := kubernetes_refusal(self.plan, self.resources):
+            yield refusal
         yield from self._fixed()
         yield from self._ranges()
         yield from self._zones()
@@ -183,10 +184,6 @@ class ClusterChanges:
         }
         return values | ({"aws.region": arn[3], "aws.account": arn[4]} if len(arn) > 5 else {})
 
-    def _minor(self) -> Iterator[str]:
-        if refusal := kubernetes_refusal(self.plan, self.resources):
-            yield refusal
-
     def _fixed(self) -> Iterator[str]:
         planned_values = fixed_values(self.plan)
         for field, value in self._recorded().items():
@@ -275,3 +272,20 @@ class ClusterChanges:
             keeps = adds_zones(zones, group) and not differences
             if differences := [*differences, *zone_difference(zones, group)]:
                 yield GroupChange(group, tuple(differences), keeps)
+
+
+def kubernetes_refusal(plan: ClusterPlan, resources: Resources) -> str | None:
+    """Refusal of the Kubernetes version of a plan by the state of what AWS has; None if EKS can update the cluster to
+    it, or if the cluster is not made yet."""
+    for resource in resources:
+        if resource["type"] != CLUSTER:
+            continue
+        # EKS itself updates a cluster whose standard support ends, where that is allowed.
+        current = (resource.get("outputs") or {}).get("version") or resource["inputs"]["version"]
+        if step := minor_step(current, plan.kubernetes):
+            next_step = f', run `tenancy up`, and write "{plan.kubernetes}" afterwards' if step != current else ""
+            return (
+                f"given cluster.kubernetes: {plan.kubernetes}, and cluster {plan.name} of Kubernetes {current}; rule: "
+                f'{MINOR_RULE}; change: write "{step}"{next_step}; nothing was changed'
+            )
+    return None

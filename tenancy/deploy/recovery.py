@@ -50,7 +50,7 @@ def _root(backend: str) -> Path | None:
 
 
 def stale_locks(backend: str, project: str, stack: str) -> list[Path]:
-    """Locks of a file backend whose process has died on this machine; Locked if one may be alive."""
+    """Locks of a file backend whose process has died on this machine; StackLocked if one may be alive."""
     root = _root(backend)
     if root is None:
         return []  # other backends report the lock's owner themselves

@@ -9,7 +9,7 @@ from tenancy.cluster.api import Api
 from tenancy.cluster.guards import VERSION, PreconditionFailed, marker
 from tenancy.components.program import build
 from tenancy.lifecycle.adoption_record import record
-from tenancy.planning.outputs import tenant_outputs
+from tenancy.planning.outputs import stack_outputs
 from tenancy.planning.plan_model import Plan
 from tenancy.planning.scope import StackScope
 from tenancy.spec.loader import Loaded
@@ -34,6 +34,5 @@ def register(loaded: Loaded, plan: Plan, tenant: str, api: Api) -> None:
         record(api, (part,))
     build(plan, StackScope.TENANT, None, (part,), lambda: None, require=require)
     spec = next(spec_of_tenant for spec_of_tenant in loaded.tenants if spec_of_tenant.tenant == tenant)
-    outputs = tenant_outputs(loaded.environment, spec, part)
-    for name in outputs.__dataclass_fields__:
-        pulumi.export(name, {tenant: getattr(outputs, name)})
+    for name, value in stack_outputs(loaded.environment, (spec,), (part,)).items():
+        pulumi.export(name, value)

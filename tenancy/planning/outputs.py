@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from tenancy.kube.objects import Object
@@ -60,10 +60,8 @@ def stack_outputs(environment: Environment, tenants: Sequence[Tenant], plans: Se
     """The outputs of a stack with these tenants: each of `TenantOutputs`, by tenant."""
     tenants_by_name = {tenant.tenant: tenant for tenant in tenants}
     outputs_by_tenant = {plan.name: tenant_outputs(environment, tenants_by_name[plan.name], plan) for plan in plans}
-    return {name: {tenant: getattr(outputs, name) for tenant, outputs in outputs_by_tenant.items()} for name in NAMES}
-
-
-NAMES = ("namespaces", "service_accounts", "role_arns", "queues", "buckets", "sample_job")
+    names = [field.name for field in fields(TenantOutputs)]
+    return {name: {tenant: getattr(outputs, name) for tenant, outputs in outputs_by_tenant.items()} for name in names}
 
 
 def _names_of_kind(kind: str, objects: Sequence[Object]) -> list[str]:

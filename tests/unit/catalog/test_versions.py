@@ -24,7 +24,7 @@ from tenancy.catalog.versions import (
     karpenter_alias,
     minor_step,
 )
-from tenancy.deploy.minors import kubernetes_refusal
+from tenancy.deploy.cluster_changes import kubernetes_refusal
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.tenant import Tenant
 from tenancy.spec.loader import load, spec_notes
