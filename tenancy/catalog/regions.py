@@ -13,8 +13,8 @@ REGIONS: tuple[str, ...] = (
     *("mx-central-1", "sa-east-1", "us-east-1", "us-east-2", "us-west-1", "us-west-2"),
     *("cn-north-1", "cn-northwest-1", "us-gov-east-1", "us-gov-west-1"),
 )
-WITHOUT_COSTS = "us-gov-"
-"""Beginnings of regions whose partition has neither Budgets nor Cost Explorer: the same file lists both services in aws
-and aws-cn only."""
-BILLED_IN_YUAN = "cn-"
-"""Beginnings of regions whose accounts AWS bills in CNY."""
+PREFIX_WITHOUT_BUDGETS = "us-gov-"
+"""Prefix of the regions of a partition that has neither Budgets nor Cost Explorer: the same file lists both services in
+aws and aws-cn only."""
+PREFIX_BILLED_IN_YUAN = "cn-"
+"""Prefix of the regions whose accounts AWS bills in CNY."""

@@ -1,6 +1,7 @@
 """Every pin that is neither a Python package nor one of the lab's tools: charts, add-ons, node images.
 
-Read 2026-11-20; the source is named beside each. No other module names a version.
+Read 2026-11-20; the source is named beside each. No other module pins a version; comments elsewhere cite the version
+whose source was read.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ CHARTS: Mapping[str, ChartPin] = {
     "aws-efa-k8s-device-plugin": ChartPin("https://aws.github.io/eks-charts", "aws-efa-k8s-device-plugin", "v0.5.30"),
     # The chart in the Go module v0.19.2 takes images of a staging registry; the published one those of the release.
     "kueue": ChartPin("oci://registry.k8s.io/kueue/charts", "kueue", "0.19.2"),
-    # The one that gpu-operator v26.7.0 ships; kubernetes-sigs/dra-driver-nvidia-gpu.
+    # The release of the driver that gpu-operator v26.7.0 ships; kubernetes-sigs/dra-driver-nvidia-gpu.
     "dra-driver-nvidia-gpu": ChartPin(
         "oci://registry.k8s.io/dra-driver-nvidia/charts", "dra-driver-nvidia-gpu", "0.5.0"
     ),
-    # The line that its makers' pages called stable when read; values of loft-sh/vcluster tag v0.34.0.
+    # The line that vcluster's documentation called stable on 2026-11-20; values of loft-sh/vcluster tag v0.34.0.
     "vcluster": ChartPin("https://charts.loft.sh", "vcluster", "0.34.0"),
     # prometheus-community/helm-charts, 2026-09-04 and 2026-08-10. Both are of operator v0.93.1: two bug fixes after
     # v0.93.0, whose definitions tests judge by.
@@ -130,7 +131,7 @@ def ami_release_misfit(release: str, today: date | None = None) -> str | None:
     if today and (day := datetime.strptime(release[1:], "%Y%m%d").replace(tzinfo=UTC).date()) > today:
         return f"AMI release {release}, of {day}, which is still to come"
     if release < AMI_FLOOR:
-        return f"AMI release {release}, before {AMI_FLOOR}: {_open(release)}"
+        return f"AMI release {release}, before {AMI_FLOOR}: {_unfixed_vulnerability(release)}"
     return None
 
 
@@ -142,9 +143,9 @@ def _is_day(text: str) -> bool:
     return True
 
 
-def _open(release: str) -> str:
+def _unfixed_vulnerability(release: str) -> str:
     """The oldest vulnerability that a release still has."""
-    return next(hole for floor, hole in AMI_FLOORS if release < floor)
+    return next(vulnerability for floor, vulnerability in AMI_FLOORS if release < floor)
 
 
 def ami_name(kubernetes: str, architecture: str, variant: str, release: str) -> str:
@@ -199,7 +200,7 @@ known, where a component names no newest version itself."""
 
 
 def is_unknown(kubernetes: str) -> bool:
-    """Whether nothing is known of a minor of Kubernetes here."""
+    """Whether this minor version of Kubernetes is newer than any that was tested."""
     return _minor(kubernetes) > _minor(NEWEST_KNOWN)
 
 

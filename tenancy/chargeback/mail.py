@@ -14,8 +14,8 @@ from tenancy.output.html import render
 from tenancy.output.tables import as_markdown
 from tenancy.spec.fields.tenant import Tenant
 
-ADDRESS = "@"
-"""Not escaped: only the owner reads the mail, and copies its addresses."""
+UNESCAPED = "@"
+"""The at sign is not escaped in Markdown, because the owner copies addresses from this mail."""
 
 
 def mail(
@@ -35,9 +35,9 @@ def mail(
     lead += f" Budget, {'; '.join(alerts)}." if alerts else ""
     missing = [*map(str, report.findings), *data_gaps(report, budgets, uses, tenant_name=name)]
     if form == "markdown":
-        text = [f"# {in_markdown(title, ADDRESS)}", "", in_markdown(lead, ADDRESS)]
+        text = [f"# {in_markdown(title, UNESCAPED)}", "", in_markdown(lead, UNESCAPED)]
         for part in parts:
-            text += ["", as_markdown(part, ADDRESS)]
-        text += ["", "## Missing data", "", *(f"- {in_markdown(gap, ADDRESS)}" for gap in missing)] if missing else []
+            text += ["", as_markdown(part, UNESCAPED)]
+        text += ["", "## Missing data", "", *(f"- {in_markdown(gap, UNESCAPED)}" for gap in missing)] if missing else []
         return "\n".join(text) + "\n"
     return render("mail.html.j2", title=title, lead=lead, tables=parts, missing=missing)

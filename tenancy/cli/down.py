@@ -39,9 +39,9 @@ def command(environment: str, lab: bool, yes: bool) -> None:
         stack_names = driver.stacks(name)
         if loaded.environment.aws.deletion_protection and name + CLUSTER_SUFFIX in stack_names:
             stack_names.remove(name + CLUSTER_SUFFIX)
-            release = f"`aws.deletion-protection: false` and `tenancy up {name}` release it"
-            click.echo(f"{name}: the cluster stays; {release}")
-        # Fails at once if the API server does not answer; the engine would wait for it for a long time.
+            change = f"`aws.deletion-protection: false` and `tenancy up {name}` remove its deletion protection"
+            click.echo(f"{name}: the cluster stays; {change}")
+        # This request fails at once if the API server does not answer; the engine would wait for it for a long time.
         driver.api.items("/api/v1/namespaces?limit=1")
         stacks = [driver.select(stack) for stack in stack_names]
         resources_by_stack = {stack.name: driver.resources(stack) for stack in stacks}

@@ -1,5 +1,4 @@
-"""Pulumi's engine as the commands use it: of the project that contains the environment's files, in the lab's
-environment where the environment is the lab's."""
+"""Pulumi's engine for the project that contains the spec files, with the lab's variables if the cluster is the lab."""
 
 from __future__ import annotations
 
@@ -25,8 +24,8 @@ def open_driver(loaded: Loaded, say: Callable[[str], None], removing: Collection
 
 
 def expect_plugins(driver: Driver) -> None:
-    """MissingPluginError if the program uses an SDK whose plugin a lab cannot have. Elsewhere the engine fetches
-    plugins by itself."""
+    """Raise MissingPluginError if the program uses an SDK whose plugin the lab can neither download nor build.
+    Elsewhere the engine fetches plugins by itself."""
     from tenancy.lab import plugins
 
     if driver.context == words.LAB_CONTEXT:

@@ -20,7 +20,7 @@ class PermittedChanges(NamedTuple):
     removable: frozenset[str] = frozenset()
     """URNs of protected resources that the files no longer have."""
     replaceable: frozenset[str] = frozenset()
-    """As for PlannedCluster."""
+    """Names of node groups and roles, as in `ClusterChanges.replacing`."""
 
 
 def cluster_changes(

@@ -1,4 +1,4 @@
-"""The tenants' stacks of `tenancy up`: those that need a run, side by side."""
+"""The stacks that `tenancy up` runs: shared ones one after another, and those of tenants side by side."""
 
 from __future__ import annotations
 

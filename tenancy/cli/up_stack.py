@@ -117,12 +117,12 @@ def preview_and_update(
     is_first_run: bool = False,
 ) -> Outcome:
     """Preview the stack with the policy pack and update it; the preview's outcome. `drifted` is the selector of its
-    objects, if one of them is not as planned; `first` is as for `Driver.update`."""
+    objects, if one of them is not as planned; `is_first_run` is `first` of `Driver.update`."""
     from tenancy.deploy.changes import namespaces_to_delete, tenants_without_file
     from tenancy.deploy.driver import RunFailed
     from tenancy.planning.aws.creation import wave_text
 
-    plan, leavers, only_preview, refresh, *_ = run
+    plan, leavers, only_preview, refresh = run.plan, run.leavers, run.only_preview, run.refresh
     name = stack.name
     platform_aws = plan.platform.data
     if name == plan.environment and plan.account and platform_aws and platform_aws.cost_tags:
@@ -253,7 +253,7 @@ def remove_former_tenants(run: RunSettings, driver: Driver, report: Report, stac
     from tenancy.deploy.unrecorded_objects import find_unrecorded
     from tenancy.planning.scope import CLUSTER_SUFFIX
 
-    plan, leavers, only_preview, *_ = run
+    plan, leavers, only_preview = run.plan, run.leavers, run.only_preview
     if not (stacks.cluster_exists and stacks.is_whole):
         return
     for name in driver.stacks(plan.environment):

@@ -30,7 +30,7 @@ SHOWN_REFUSALS = 3
 GUTTER = 2
 """Characters between two columns."""
 MIN_SENTENCE = 40
-"""Min characters of an attack's sentence that are enough to recognise it."""
+"""Least width, in characters, at which a reader recognises an attack by its description."""
 
 
 @click.command("verify", epilog=example("tenancy verify local --only gpu-"))
@@ -83,7 +83,7 @@ def command(
         api = Api(plan.context)
         log = audit_log or lab_log(api)
         only_warns = mode(api, plan.environment) is GuardsMode.AUDIT
-        # With guards that only warn, the log has refusals that no answer has, so it is not compared.
+        # If guards only warn, the audit log records refusals that no response contains, so the two are not compared.
         audit = AuditLog(log) if log and not only_warns else None
         if only_warns:
             click.echo(f"tenancy: {_only_warn(plan.environment)}", err=True)
@@ -91,7 +91,10 @@ def command(
         candidates = all_attacks(scene) if file_attacks is None else file_attacks
         attacks = [attack for attack in candidates if attack.id.startswith(only)]
         if not attacks:
-            fail(f"given --only {only}; rule: a prefix of an attack's id; change: run without --only to see them", 2)
+            fail(
+                f"given --only {only}; rule: a prefix of an attack's id; change: drop --only to list all attacks",
+                BAD_INPUT,
+            )
         results = _run_attacks(api, attacks, audit, form)
     except UnusableInput as error:
         fail(f"given --audit-log {error.filename} ({error}); rule: a log file; change: name one", BAD_INPUT)
@@ -148,11 +151,11 @@ def lab_log(api: Api) -> Path | None:
 
     try:
         lab = Lab.locate()
-        leads_there = lab.kubeconfig.is_file() and f'"{api.host}"' in lab.kubeconfig.read_text("utf-8")
+        points_to_this_server = lab.kubeconfig.is_file() and f'"{api.host}"' in lab.kubeconfig.read_text("utf-8")
     except (LabError, OSError):
         return None
     log = lab.folder / "audit.log"
-    return log if leads_there and log.exists() else None
+    return log if points_to_this_server and log.exists() else None
 
 
 def _show(results: list[Result], has_audit_log: bool, brief: bool) -> None:

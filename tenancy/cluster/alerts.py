@@ -15,9 +15,9 @@ USAGE_ALERTS = ("BudgetSpent", "QuotaUsed")
 
 
 def firing(api: Api, environment: str, address: str) -> Iterator[str]:
-    """Each critical alert that fires in the environment for a tenant, with how many of it if there are several, without
-    those of tenants' own use; PrometheusUnavailable if the Prometheus at the address does not answer, or does not
-    evaluate the environment's rules.
+    """Yield each critical alert that fires in the environment for a tenant, with its count if it fires several times.
+    Alerts in `USAGE_ALERTS` are left out. PrometheusUnavailable if the Prometheus at the address does not answer, or
+    does not evaluate the environment's rules.
 
     A service of the cluster (`NAME.NAMESPACE.svc`) is asked through the API server, any other address directly.
     """

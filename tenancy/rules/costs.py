@@ -114,14 +114,14 @@ RULES: tuple[Rule, ...] = (
         id="cost-02",
         title="every object of a tenant has all cost labels",
         why="the cost of an object without them has no owner",
-        fix="set all of the labels " + "team, owner, department, cost-center, product, env, tier, gpu-tier",
+        fix=f"set all of the labels {', '.join(words.COST_LABELS)}",
         severity=Severity.MEDIUM,
     ),
     Rule(
         id="cost-03",
         title="every AWS resource of a tenant has the tenant's cost tags",
         why="AWS bills by tags alone: the cost of a resource without them has no owner",
-        fix="set all of the tags " + "team, owner, department, cost-center, product, env, tier, gpu-tier",
+        fix=f"set all of the tags {', '.join(words.COST_LABELS)}",
         severity=Severity.MEDIUM,
     ),
     Rule(

@@ -1,4 +1,5 @@
-"""Partitions of GPUs: MIG layouts, time-slicing and claims, and what they isolate."""
+"""Partitions of GPUs and levels of isolation: MIG layouts, claims of devices, dedicated nodes, sandboxes and virtual
+clusters."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="mig-01",
         title="a MIG layout fits on the board",
-        why="a layout that does not fit fails on the node, long after it was merged",
+        why="a layout that does not fit fails on the node, long after the pull request was merged",
         fix="choose profiles of the board, and counts whose memory and compute units fit",
         severity=Severity.MEDIUM,
     ),
@@ -39,7 +40,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="dra-01",
         title="the cluster, its nodes and the driver support device claims where these are used",
-        why="without support, claims stay pending for ever, or sharing is alpha",
+        why="without support, claims stay pending for ever, or sharing by claims is an alpha feature of Kubernetes",
         fix="use Kubernetes 1.34 or newer and managed pools, or set cluster.devices to plugin",
         severity=Severity.MEDIUM,
     ),
@@ -54,8 +55,8 @@ RULES: tuple[Rule, ...] = (
         id="iso-02",
         title="a tenant with isolation: sandbox has a sandbox runtime, a bare-metal pool and no GPUs",
         why=(
-            "a virtual machine needs hardware virtualization, and takes a GPU only as a whole board with a driver "
-            "inside"
+            "a virtual machine needs hardware virtualization, and uses a GPU only as a whole board that is passed "
+            "through to it, with the driver in the guest"
         ),
         fix="write sandbox in environment.yaml, with a bare-metal pool that admits the tenant",
         severity=Severity.CRITICAL,
@@ -63,9 +64,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="iso-03",
         title=(
-            "a tenant with isolation: virtual-cluster has all that a virtual cluster needs, and no setting "
-            "that it cannot "
-            "keep"
+            "a tenant with isolation: virtual-cluster has all that a virtual cluster needs, and no setting that a "
+            "virtual cluster cannot enforce"
         ),
         why=(
             "the syncer creates all work under one account, so the host's rules by user or by kind of work do not apply"

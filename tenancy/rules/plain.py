@@ -16,7 +16,7 @@ from tenancy.kube.pod_templates import BUILT_IN, templates_of
 from tenancy.rules import nodes, objects, queues
 from tenancy.rules.found import Finding, Given, Object, finding_on
 from tenancy.rules.nodes import shared_without_a_name
-from tenancy.rules.pod_security import as_root_of_node
+from tenancy.rules.pod_security import fields_that_give_root_on_node
 
 KUEUE = "kueue.x-k8s.io/"
 KUEUE_VERSION = "v1beta2"
@@ -32,7 +32,9 @@ def _workload(item: Object) -> Given:
     if not get_path(item, "metadata", "labels", words.TENANT):
         return
     if problems := [
-        str(refused_field) for template in templates_of(item) for refused_field in as_root_of_node(template)
+        str(refused_field)
+        for template in templates_of(item)
+        for refused_field in fields_that_give_root_on_node(template)
     ]:
         yield "pod-02", "; ".join(problems)
 

@@ -30,7 +30,7 @@ class PodSecurityLevel(StrEnum):
 
 
 class FieldOwner(StrEnum):
-    """Which security context has a field."""
+    """Whether a field is of the pod, of its containers, or of both."""
 
     POD = "pod"
     CONTAINERS = "containers"
@@ -58,7 +58,7 @@ class Check:
     refused: tuple[Any, ...] = ()
     """Instead of `allowed`: every other value is allowed."""
     needed: Requirement = Requirement.NO
-    holds: str = ""
+    must_contain: str = ""
     """Instead of `allowed`: a value that the list must contain."""
     one_of: tuple[str, ...] = ()
     """Instead of `allowed`: an entry has one of these fields, or only its name."""
@@ -70,7 +70,7 @@ class Check:
     """Whether pods with os: windows are checked."""
     user_namespace: bool = True
     """Whether pods in a user namespace of their own are checked."""
-    node: bool = False
+    gives_root_on_node: bool = False
     """Whether a pod that breaks it can become root on its node."""
     group: str = ""
     """Name of a group of checks of several fields."""
@@ -80,8 +80,8 @@ class Check:
         """The requirement on the field, in words."""
         field = self.group or self.field
         field = f"{field} of a container" if self.owner is FieldOwner.CONTAINERS else field
-        if self.holds:
-            return f"{field} contains {self.holds}"
+        if self.must_contain:
+            return f"{field} contains {self.must_contain}"
         if self.one_of:
             return f"{field} are of type {', '.join(self.one_of)}"
         if self.refused:
@@ -128,7 +128,7 @@ _HANDLERS = (
     *("livenessProbe", "readinessProbe", "startupProbe"),
     *("lifecycle.postStart", "lifecycle.preStop"),
 )
-HOSTS = tuple(f"{handler}.{way}.host" for handler in _HANDLERS for way in ("httpGet", "tcpSocket"))
+PROBE_HOST_FIELDS = tuple(f"{handler}.{way}.host" for handler in _HANDLERS for way in ("httpGet", "tcpSocket"))
 """Fields by which the kubelet sends requests to another address than the pod's own."""
 
 
@@ -141,16 +141,16 @@ def _restricted(owner: FieldOwner, field: str, *allowed: Any, **more: Any) -> Ch
 
 
 CHECKS: tuple[Check, ...] = (
-    _baseline(FieldOwner.POD, "hostNetwork", False, node=True),
-    _baseline(FieldOwner.POD, "hostPID", False, node=True),
-    _baseline(FieldOwner.POD, "hostIPC", False, node=True),
-    _baseline(FieldOwner.POD, "volumes[].hostPath", node=True),
-    _baseline(FieldOwner.CONTAINERS, f"{_CONTEXT}.privileged", False, node=True),
-    _baseline(FieldOwner.CONTAINERS, f"{_CONTEXT}.capabilities.add[]", *CAPABILITIES, node=True),
+    _baseline(FieldOwner.POD, "hostNetwork", False, gives_root_on_node=True),
+    _baseline(FieldOwner.POD, "hostPID", False, gives_root_on_node=True),
+    _baseline(FieldOwner.POD, "hostIPC", False, gives_root_on_node=True),
+    _baseline(FieldOwner.POD, "volumes[].hostPath", gives_root_on_node=True),
+    _baseline(FieldOwner.CONTAINERS, f"{_CONTEXT}.privileged", False, gives_root_on_node=True),
+    _baseline(FieldOwner.CONTAINERS, f"{_CONTEXT}.capabilities.add[]", *CAPABILITIES, gives_root_on_node=True),
     _baseline(FieldOwner.CONTAINERS, "ports[].hostPort", 0),
     *(
         _baseline(FieldOwner.CONTAINERS, field, "", since=34, group="host of probes and lifecycle hooks")
-        for field in HOSTS
+        for field in PROBE_HOST_FIELDS
     ),
     _baseline(FieldOwner.BOTH, f"{_CONTEXT}.appArmorProfile.type", *_PROFILES),
     _baseline(FieldOwner.BOTH, f"{_CONTEXT}.seLinuxOptions.type", *_SELINUX, until=31),
@@ -169,7 +169,7 @@ CHECKS: tuple[Check, ...] = (
     _restricted(
         FieldOwner.CONTAINERS, f"{_CONTEXT}.allowPrivilegeEscalation", False, needed=Requirement.YES, windows=False
     ),
-    _restricted(FieldOwner.CONTAINERS, f"{_CONTEXT}.capabilities.drop", holds="ALL", windows=False),
+    _restricted(FieldOwner.CONTAINERS, f"{_CONTEXT}.capabilities.drop", must_contain="ALL", windows=False),
     _restricted(FieldOwner.CONTAINERS, f"{_CONTEXT}.capabilities.add[]", "NET_BIND_SERVICE", windows=False),
     _restricted(FieldOwner.CONTAINERS, f"{_CONTEXT}.procMount", "Default", since=35),
     _restricted(FieldOwner.BOTH, f"{_CONTEXT}.runAsNonRoot", True, needed=Requirement.INHERITED, until=35),
@@ -184,7 +184,7 @@ CHECKS: tuple[Check, ...] = (
 )
 """Every check that Kubernetes 1.25 or newer makes on a field. From 1.25 on some do not apply to Windows pods."""
 APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
-"""Prefix of annotations that choose a container's profile; those of seccomp have no effect since 1.27."""
+"""Prefix of annotations that choose a container's profile; seccomp annotations have no effect since 1.27."""
 APPARMOR_PROFILES = ("", "runtime/default")
 APPARMOR_OF_NODE = "localhost/"
 
@@ -232,7 +232,7 @@ class RefusedField:
 
     path: str
     given: str
-    node: bool = field(default=False, compare=False)
+    gives_root_on_node: bool = field(default=False, compare=False)
     """Whether a pod with it can become root on its node."""
     requirement: str = field(default="", compare=False)
     """The requirement of the level, in words."""
@@ -249,28 +249,33 @@ def breaches(
 ) -> Iterator[RefusedField]:
     """Fields of a pod that Pod Security refuses."""
     windows = get_path(template.spec, "os", "name") == "windows"
-    apart = get_path(template.spec, "hostUsers") is False
+    has_user_namespace = get_path(template.spec, "hostUsers") is False
     known_fields: set[tuple[str, str]] = set()
     parent_paths: set[str] = set()
     for check in checks_of(level, minor):
-        if (windows and not check.windows) or (apart and not check.user_namespace):
+        if (windows and not check.windows) or (has_user_namespace and not check.user_namespace):
             continue
         for path, refused_value in _broken(template, check):
             # A hostPath volume breaks a check of its type and one of its source.
             if (path, refused_value) not in known_fields and path not in parent_paths:
                 known_fields.add((path, refused_value))
                 parent_paths.update(path[: dot.start()] for dot in _DOT.finditer(path))
-                yield RefusedField(path, refused_value, check.node, check.requirement)
-    notes = get_path(template.metadata, "annotations")
-    for key, value in notes.items() if isinstance(notes, Mapping) and level is not PodSecurityLevel.PRIVILEGED else ():
+                yield RefusedField(path, refused_value, check.gives_root_on_node, check.requirement)
+    annotations = get_path(template.metadata, "annotations")
+    pairs = annotations.items() if isinstance(annotations, Mapping) and level is not PodSecurityLevel.PRIVILEGED else ()
+    for key, value in pairs:
         if str(key).startswith(APPARMOR) and not _profile(str(value)):
             where = template.path.removesuffix("spec") + "metadata.annotations"
             yield RefusedField(f"{where}[{key}]", str(value))
 
 
-def as_root_of_node(template: PodTemplate) -> list[RefusedField]:
+def fields_that_give_root_on_node(template: PodTemplate) -> list[RefusedField]:
     """Fields by which a pod can become root on its node, at any level."""
-    return [refused_field for refused_field in breaches(template, PodSecurityLevel.BASELINE) if refused_field.node]
+    return [
+        refused_field
+        for refused_field in breaches(template, PodSecurityLevel.BASELINE)
+        if refused_field.gives_root_on_node
+    ]
 
 
 def _profile(value: str) -> bool:
@@ -286,12 +291,12 @@ def _broken(template: PodTemplate, check: Check) -> Iterator[tuple[str, str]]:
     for path, container in template.containers if check.owner is not FieldOwner.POD else ():
         values = list(_values(container, steps, path))
         yield from _refused(values, check)
-        if check.holds:
+        if check.must_contain:
             container_value = get_path(container, *steps)
             dropped = as_list(container_value)
             must_drop = template.whole or container_value is not None
-            if must_drop and not {check.holds, UNKNOWN} & {str(capability) for capability in dropped}:
-                yield f"{path}.{check.field}", f"without {check.holds}" if dropped else "absent"
+            if must_drop and not {check.must_contain, UNKNOWN} & {str(capability) for capability in dropped}:
+                yield f"{path}.{check.field}", f"without {check.must_contain}" if dropped else "absent"
         elif template.whole and check.needed is not Requirement.NO and not values:
             inherited = check.needed is Requirement.INHERITED and any(_allows(check, value) for _, value in of_pod)
             if not inherited:
@@ -305,7 +310,7 @@ def _refused(values: list[tuple[str, Any]], check: Check) -> Iterator[tuple[str,
 
 
 def _allows(check: Check, value: Any) -> bool:
-    if value == UNKNOWN or check.holds:
+    if value == UNKNOWN or check.must_contain:
         return True
     if check.one_of:
         kinds = {key for key in value if key != "name"} if isinstance(value, Mapping) else set()

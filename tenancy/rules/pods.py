@@ -13,7 +13,7 @@ from tenancy.rules.expressions import (
     may,
 )
 from tenancy.rules.model import Face, GuardFacts, GuardSubject, Rule, Severity
-from tenancy.rules.pod_security import HOSTS
+from tenancy.rules.pod_security import PROBE_HOST_FIELDS
 from tenancy.rules.scene import AttackPlace, AttackScene
 from tenancy.rules.workloads import (
     ALL_KINDS,
@@ -42,7 +42,7 @@ def _own_hosts(facts: GuardFacts) -> str | None:
     """No host in probes and hooks; None if Pod Security of the cluster's version checks them."""
     if not incompatible(facts.kubernetes, "probe-hosts"):
         return None
-    return f"variables.containers.all(c, {' && '.join(_no_host(field) for field in HOSTS)})"
+    return f"variables.containers.all(c, {' && '.join(_no_host(field) for field in PROBE_HOST_FIELDS)})"
 
 
 # Attacks

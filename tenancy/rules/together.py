@@ -18,7 +18,7 @@ from tenancy.rules.found import Finding, Object
 from tenancy.rules.index import Index, own_name, pairs_of, tenant_label
 from tenancy.rules.nodes import is_operator, pool_gpus
 from tenancy.rules.owned import is_tenants, spec_of
-from tenancy.rules.pod_security import RefusedField, as_root_of_node, breaches, level_of, minor_of
+from tenancy.rules.pod_security import RefusedField, breaches, fields_that_give_root_on_node, level_of, minor_of
 
 _ROLE_ARN = "eks.amazonaws.com/role-arn"
 _PRIORITY = "kueue.x-k8s.io/priority-class"
@@ -272,7 +272,7 @@ def _secured(index: Index) -> Iterator[Finding]:
         broken: list[RefusedField] = []
         for _, template in index.templates([item]):
             # pod-02 reports those, at any level of the namespace.
-            reported = {*as_root_of_node(template)}
+            reported = {*fields_that_give_root_on_node(template)}
             broken += [breach for breach in breaches(template, level, minor) if breach not in reported]
         if broken:
             wanted_fields = dict.fromkeys(breach.requirement for breach in broken if breach.requirement)

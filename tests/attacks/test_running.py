@@ -19,7 +19,7 @@ from tenancy.verify.attacks import Attack, AttackedNamespace, Request
 from tests.conftest import every
 from tests.waiting import until_clear
 
-RUNS, STANDS = "runs", "stands"
+RUNS, EXISTING = "runs", "stands"
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +61,8 @@ def test_a_job_that_runs_gets_no_more_pods(cluster: Cluster, home: AttackedNames
 @pytest.fixture(scope="module")
 def running_work(cluster: Cluster, home: AttackedNamespace) -> Iterator[None]:
     """A pod, a Deployment without pods and a large config map, as the platform may write it."""
-    pod = put(home.pod(), "/metadata/name", STANDS)
-    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": STANDS}}
+    pod = put(home.pod(), "/metadata/name", EXISTING)
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": EXISTING}}
     config["data"] = {"note": "a" * (2 * sizes.DATA)}  # type: ignore[assignment]
     objects_and_authors = [
         (pod, home.developer),
@@ -77,14 +77,16 @@ def running_work(cluster: Cluster, home: AttackedNamespace) -> Iterator[None]:
         yield
     finally:
         for path in paths:
-            cluster.api.request("DELETE", f"{path}/{STANDS}?gracePeriodSeconds=0&propagationPolicy=Background")
-        until_clear(lambda: [p for p in paths if cluster.api.request("GET", f"{p}/{STANDS}").ok], "what stood is gone")
+            cluster.api.request("DELETE", f"{path}/{EXISTING}?gracePeriodSeconds=0&propagationPolicy=Background")
+        until_clear(
+            lambda: [p for p in paths if cluster.api.request("GET", f"{p}/{EXISTING}").ok], "what stood is gone"
+        )
 
 
 def _growths(cluster: Cluster, home: AttackedNamespace) -> Iterator[Attack]:
     """Every way in which an object that stands becomes larger."""
-    pods = f"{collection('v1', 'Pod', home.name)}/{STANDS}"
-    deployments = f"{collection('apps/v1', 'Deployment', home.name)}/{STANDS}"
+    pods = f"{collection('v1', 'Pod', home.name)}/{EXISTING}"
+    deployments = f"{collection('apps/v1', 'Deployment', home.name)}/{EXISTING}"
 
     def grown(name: str, resource: str, path: str, body: Any, at: str, bad: Any, kind: str = MERGE) -> Attack:
         request = Request("PATCH", path, put(body, at, bad), home.developer, kind)
@@ -120,7 +122,7 @@ def test_what_stands_grows_no_further_than_it_may(cluster: Cluster, home: Attack
 
 @pytest.mark.usefixtures("running_work")
 def test_no_scale_makes_more_pods_than_the_queue_can_count(cluster: Cluster, home: AttackedNamespace) -> None:
-    path = f"{collection('apps/v1', 'Deployment', home.name)}/{STANDS}/scale"
+    path = f"{collection('apps/v1', 'Deployment', home.name)}/{EXISTING}/scale"
     body = {"spec": {"replicas": sizes.PODS_OF_WORK + 1}}
     request = Request("PATCH", path, body, home.developer, MERGE)
     guard, sentence = (
@@ -138,8 +140,8 @@ def _apply(cluster: Cluster, path: str, body: Object, number: int, who: Imperson
 
 @pytest.mark.usefixtures("running_work")
 def test_field_managers_come_to_an_end(cluster: Cluster, home: AttackedNamespace) -> None:
-    path = f"{collection('apps/v1', 'Deployment', home.name)}/{STANDS}"
-    metadata = {"name": STANDS, "annotations": {"bank.example/applied": "x"}}
+    path = f"{collection('apps/v1', 'Deployment', home.name)}/{EXISTING}"
+    metadata = {"name": EXISTING, "annotations": {"bank.example/applied": "x"}}
     body: Object = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata}
     answers = [_apply(cluster, path, body, number, home.developer) for number in range(sizes.MANAGERS + 3)]
     refused = [answer for answer in answers if not answer.ok]
@@ -153,8 +155,8 @@ def test_field_managers_come_to_an_end(cluster: Cluster, home: AttackedNamespace
 @pytest.mark.usefixtures("running_work")
 def test_the_last_to_scale_is_the_only_field_manager_of_the_scale(cluster: Cluster, home: AttackedNamespace) -> None:
     """So no guard has to count them: the API server shows none of them in a scale."""
-    path = f"{collection('apps/v1', 'Deployment', home.name)}/{STANDS}"
-    scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": STANDS}, "spec": {"replicas": 0}}
+    path = f"{collection('apps/v1', 'Deployment', home.name)}/{EXISTING}"
+    scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": EXISTING}, "spec": {"replicas": 0}}
     answers = [_apply(cluster, f"{path}/scale", scale, number, home.developer) for number in range(5)]
     assert [answer.message for answer in answers if not answer.ok] == []
     entries = cluster.api.request("GET", path).body["metadata"]["managedFields"]
@@ -163,7 +165,7 @@ def test_the_last_to_scale_is_the_only_field_manager_of_the_scale(cluster: Clust
 
 @pytest.mark.usefixtures("running_work")
 def test_what_is_too_large_already_may_become_smaller_and_no_larger(cluster: Cluster, home: AttackedNamespace) -> None:
-    path = f"{collection('v1', 'ConfigMap', home.name)}/{STANDS}"
+    path = f"{collection('v1', 'ConfigMap', home.name)}/{EXISTING}"
     guard = cluster.scene.guard("avail-05", "configmaps")
     body = {"data": {"note": "a" * (2 * sizes.DATA + 1)}}
     request = Request("PATCH", path, body, home.developer, MERGE)

@@ -35,13 +35,13 @@ def _tenant(index: int, **fields: Any) -> Tenant:
 @given(st.lists(GRANTS, max_size=5))
 def test_prefixes_overlap_exactly_when_some_pair_does(grants: list[list[dict[str, Any]]]) -> None:
     tenants = [_tenant(i, storage=tenant_grants) for i, tenant_grants in enumerate(grants)]
-    quarrels = any(
+    overlaps = any(
         first_grant.overlaps(second_grant) and not (first_grant.access is second_grant.access is Access.READ_ONLY)
         for first_tenant, second_tenant in combinations(tenants, 2)
         for first_grant in first_tenant.storage
         for second_grant in second_tenant.storage
     )
-    assert bool(list(check_between_tenants(tenants))) == quarrels
+    assert bool(list(check_between_tenants(tenants))) == overlaps
 
 
 def _environment(pools: dict[str, tuple[int, tuple[str, ...]]]) -> Environment:

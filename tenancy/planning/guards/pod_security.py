@@ -90,8 +90,8 @@ def _holds(checks: Sequence[Check], is_whole: bool) -> str:
     if not is_whole:
         checks = [replace(check, needed=Requirement.NO) for check in checks]
     check, steps = checks[0], checks[0].field.split(".")
-    if check.holds and not is_whole:
-        holds = _unless_absent("c", steps, f"{cel(check.holds)} in {_at('c', steps)}")
+    if check.must_contain and not is_whole:
+        holds = _unless_absent("c", steps, f"{cel(check.must_contain)} in {_at('c', steps)}")
         text = f"variables.containers.all(c, {holds})"
     elif check.needed is Requirement.INHERITED:
         of_pod, of_container = _optional("variables.spec", steps), _optional("c", steps)
@@ -130,8 +130,8 @@ def _field(check: Check, root: str, steps: list[str]) -> str:
             entry = "y" if root == "c" else "v"
             element_check = _field(check, entry, steps[number + 1 :])
             return _unless_absent(root, path, f"{_at(root, path)}.all({entry}, {element_check})")
-    if check.holds:
-        return f"{cel(check.holds)} in {_optional(root, steps)}.orValue([])"
+    if check.must_contain:
+        return f"{cel(check.must_contain)} in {_optional(root, steps)}.orValue([])"
     if not steps:
         if check.one_of:
             return " || ".join([f"size({root}) == 1", *(f"has({root}.{name})" for name in check.one_of)])

@@ -4,7 +4,7 @@ Every alert carries tenant and owner; a series without a tenant is the platform'
 comes from the environment and not from labels of objects, so an alert reaches its owner even when a label was removed.
 
 Metrics by their exporters' names: kube-state-metrics v2 `docs/metrics`, dcgm-exporter `etc/default-counters.csv` (what
-is commented out there `plan/observability/metrics.py` switches on), Kueue v0.19.2 `pkg/metrics/metrics.go`, node
+is commented out there `planning/observability/metrics.py` switches on), Kueue v0.19.2 `pkg/metrics/metrics.go`, node
 exporter, cAdvisor, kube-apiserver. Exporters that run twice export the same series twice: take the largest first, then
 the sum.
 """

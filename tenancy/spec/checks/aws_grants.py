@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from tenancy.catalog import account
 from tenancy.catalog import vocabulary as words
-from tenancy.catalog.regions import BILLED_IN_YUAN, WITHOUT_COSTS
+from tenancy.catalog.regions import PREFIX_BILLED_IN_YUAN, PREFIX_WITHOUT_BUDGETS
 from tenancy.catalog.text import pluralize
 from tenancy.rules.values import foreign_arn
 from tenancy.spec.checks.indexed_mistakes import ENVIRONMENT_INDEX, IndexedMistake
@@ -53,7 +53,7 @@ def _platform_mistakes(environment: Environment) -> Iterator[Mistake]:
     aws = environment.aws
     if not aws.enabled:
         return
-    if aws.management_account and aws.region.startswith(WITHOUT_COSTS):
+    if aws.management_account and aws.region.startswith(PREFIX_WITHOUT_BUDGETS):
         fault = f"management-account: true in {aws.region}"
         yield Mistake(
             ("aws", "management-account"),
@@ -315,8 +315,8 @@ def key_length(environment: Environment, tenant: Tenant) -> int:
 def _budget(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
     """A budget that AWS would refuse at the end of a run, or would read in another currency."""
     region = environment.aws.region
-    if tenant.budget and region.startswith((WITHOUT_COSTS, BILLED_IN_YUAN)):
-        in_china = region.startswith(BILLED_IN_YUAN)
+    if tenant.budget and region.startswith((PREFIX_WITHOUT_BUDGETS, PREFIX_BILLED_IN_YUAN)):
+        in_china = region.startswith(PREFIX_BILLED_IN_YUAN)
         rule = "AWS bills in yuan in China, not in dollars" if in_china else "this region has no AWS Budgets"
         yield Mistake(("budget",), f"budget in {region}", rule, "drop it; `tenancy chargeback` shows what is spent")
 

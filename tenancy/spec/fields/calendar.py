@@ -47,7 +47,7 @@ Zone = Annotated[str, AfterValidator(_zone)]
 
 
 class _Clock(TextForm):
-    """A time of day; of a time in another spelling the message says it in this one."""
+    """A time of day as HH:MM; for another spelling the message suggests HH:MM."""
 
     def _suggestion(self, text: str) -> str:
         match = re.fullmatch(r"(\d{1,2})(?::?(\d\d))?\s*([ap])?\.?(?:m\.?)?(?:\s*h)?", text.strip().lower())
@@ -80,7 +80,7 @@ def instant(local: dt.datetime, zone: ZoneInfo, *, last: bool) -> dt.datetime:
     utc_time = local.replace(tzinfo=zone, fold=int(last)).astimezone(dt.UTC)
     if utc_time.astimezone(zone).replace(tzinfo=None) == local:
         return utc_time
-    # Skipped: the change is between what the offsets before and after it would say.
+    # The local time does not exist: search from the instant that the offset after the change gives.
     candidate = local.replace(tzinfo=zone, fold=1).astimezone(dt.UTC)
     while candidate.astimezone(zone).replace(tzinfo=None) < local:
         candidate += dt.timedelta(minutes=1)
@@ -106,7 +106,7 @@ def _interval(starts: str, ends: str, zone: str, day: dt.date) -> Interval | Non
         instant(dt.datetime.combine(day, first), ZoneInfo(zone), last=False),
         instant(dt.datetime.combine(last_day, last), ZoneInfo(zone), last=True),
     )
-    # Clocks may skip all of it.
+    # A change of clocks may skip the whole window.
     return interval if interval.start < interval.end else None
 
 
@@ -156,7 +156,7 @@ class GpuWindow(Spec):
 
     @property
     def lead_time(self) -> dt.timedelta:
-        """Its lead."""
+        """The reclaim lead time."""
         return dt.timedelta(seconds=seconds(self.reclaim_lead_time))
 
     def interval_at(self, moment: dt.datetime) -> Interval | None:
@@ -168,7 +168,7 @@ class GpuWindow(Spec):
 
 
 TEMPORARY_SHARE_LEAD = dt.timedelta(minutes=15)
-"""Time before its first day at which a further share is reclaimed from borrowers; a window's default lead."""
+"""Time before its first day at which a temporary share is reclaimed from borrowers; a window's default lead."""
 
 
 class TemporaryShare(Spec):

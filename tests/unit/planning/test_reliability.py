@@ -27,8 +27,8 @@ STABLE = {
     *("flowcontrol.apiserver.k8s.io/v1", "rbac.authorization.k8s.io/v1", "scheduling.k8s.io/v1"),
 }
 """Versions of built-in kinds that the oldest API server has."""
-WALLS = {"LimitRange", "NetworkPolicy", "ResourceQuota", "ValidatingAdmissionPolicy"}
-DOORS = {"RoleBinding", "ValidatingAdmissionPolicyBinding"}
+ISOLATION_KINDS = {"LimitRange", "NetworkPolicy", "ResourceQuota", "ValidatingAdmissionPolicy"}
+BINDING_KINDS = {"RoleBinding", "ValidatingAdmissionPolicyBinding"}
 
 
 def rows() -> dict[str, list[tuple[str, str]]]:
@@ -64,10 +64,10 @@ def test_no_change_of_a_file_makes_a_isolation_resource_or_a_binding_anew(plan: 
     """The provider makes anew what gets another role or, of a quota, other scopes (`forceNew` in its diff.go); in
     between there would be neither the old nor the new one. Both follow from the name, and another name is another
     object, which is made before the old one goes."""
-    isolation_objects = objects(plan, WALLS | DOORS)
-    assert {item["kind"] for item in isolation_objects} == WALLS | DOORS
+    isolation_objects = objects(plan, ISOLATION_KINDS | BINDING_KINDS)
+    assert {item["kind"] for item in isolation_objects} == ISOLATION_KINDS | BINDING_KINDS
     assert not [item["metadata"] for item in isolation_objects if "scopes" in item.get("spec", {})]
-    for item in objects(plan, DOORS):
+    for item in objects(plan, BINDING_KINDS):
         name = item["metadata"]["name"]
         leads = item["roleRef"]["name"] if "roleRef" in item else item["spec"]["policyName"]
         assert leads.removeprefix("tenancy-") == name.removeprefix("tenancy-"), name

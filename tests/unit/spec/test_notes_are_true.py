@@ -23,7 +23,7 @@ from tenancy.spec.reading.problems import Problem
 from tests.aws_cases import BUCKETS, ON_AWS
 from tests.conftest import SpecFolder
 
-IDLE = "a field without effect is reported"
+NO_EFFECT_RULE = "a field without effect is reported"
 ENV, FRAUD, RESEARCH = "environment.yaml", "tenants/fraud.yaml", "tenants/research.yaml"
 NOW = dt.datetime(2026, 11, 25, 12, tzinfo=dt.UTC)
 REPORTS = (
@@ -38,7 +38,7 @@ REPORTS = (
     "sample job DIR --tenant fraud",
 )
 OFF = ON_AWS.replace("enabled: true", "enabled: false")
-LIVING = """\
+BUILT_CLUSTER_FIELDS = """\
   system: {nodes: 3}
   ami-release: v20260724
   upgrade-pause: 10
@@ -90,10 +90,10 @@ def without(spec: SpecFolder, note: Problem) -> None:
 
 
 CASES: Mapping[str, Mapping[str, str]] = {
-    "fields of AWS where it is off": {"  cni: vpc-cni\n": OFF + LIVING},
+    "fields of AWS where it is off": {"  cni: vpc-cni\n": OFF + BUILT_CLUSTER_FIELDS},
     "data where AWS is off": {"  cni: vpc-cni\n": OFF, "buckets: [datasets, models]\n": BUCKETS},
     "a cluster of others": {
-        "  cni: vpc-cni\n": EXISTING + LIVING,
+        "  cni: vpc-cni\n": EXISTING + BUILT_CLUSTER_FIELDS,
         "  train: {instance-type: p4d.24xlarge, nodes: 4}\n": "  train: {instance-type: p4d.24xlarge, nodes: 4, "
         "zones: [eu-central-1a], upgrade: {max-unavailable: 2}}\n",
     },
@@ -124,7 +124,7 @@ def test_a_field_that_a_note_calls_without_effect_can_be_dropped(spec: SpecFolde
         spec.edit(FRAUD, old, new)
     loaded = spec.load()
     files = {name: (spec.path / name).read_text("utf-8") for name in (ENV, FRAUD, RESEARCH)}
-    notes = [note for note in spec_notes(loaded) if note.rule == IDLE]
+    notes = [note for note in spec_notes(loaded) if note.rule == NO_EFFECT_RULE]
     assert bool(notes) is (case != "budgets"), "a case has notes, or shows that it has none"
     before = consequences(loaded, tmp_path / "before")
     wrong = []
