@@ -251,7 +251,7 @@ def _load(name: str | os.PathLike[str], root: Path | None, day: dt.date, *, refu
     for index, mistake in mistakes:
         if readable is None or not readable.may_follow_from_dropped(mistake):
             (environment if index == ENVIRONMENT_INDEX else checked_files[index]).add(mistake)
-    problems += [problem for file in (environment, *files) for problem in file.problems()]
+    problems += [*environment.problems(), *(problem for file in files for problem in file.problems())]
     if problems or environment.model is None:
         raise SpecError(problems)
     return Loaded(environment.model, tuple(sorted(tenants, key=lambda t: t.tenant)), folder, day)
