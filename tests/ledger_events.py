@@ -338,6 +338,15 @@ REGRESSIONS: Mapping[str, list[Event]] = {
         Event("make", "performance", "job", "own", {"gpus": 8, "pods": 3}),
         REST_EVENT,
     ],
+    "pods are added while the queue admits the work": [
+        event
+        for name in (f"grows{number}" for number in range(8))
+        for event in (
+            Event("make", "fraud", "job", name, {"gpus": 1, "pods": 1, "completions": 6}),
+            *(Event("patch", "fraud", "job", name, {"spec": {"parallelism": pods}}) for pods in range(2, 7)),
+        )
+    ]
+    + [REST_EVENT],
     "a pod is deleted without what belongs to it": [
         Event("make", "fraud", "pod", "alone", {"gpus": 8, "restart": "Never"}),
         Event("until", "fraud", "pod", "alone", {"pods": 1}),

@@ -72,6 +72,7 @@ class GuardSubject(StrEnum):
     REMOVALS = "deletions of Namespaces"
     NODES = "Nodes"
     QUEUES = "LocalQueues"
+    ADMISSIONS = "admissions of work, which Kueue writes into the status of a Workload"
     DEVICE_CLAIMS = "ResourceClaims"
     DEVICE_CLAIM_TEMPLATES = "ResourceClaimTemplates"
     SIZES_OF_WORK = "writes of work by people and service accounts"

@@ -226,6 +226,12 @@ def _with_groups(place: AttackPlace, kind: str, replicas: int) -> tuple[Object, 
     return manifest, f"{at}/0"
 
 
+# scheduler.go `admit` patches the status with WithLooseOnApply and WithRetryOnConflict. By minCount a Workload may be
+# admitted with fewer pods (partial admission).
+_admitted_counts = """object.status.admission.podSetAssignments.all(a, !has(a.count)
+        || object.spec.podSets.exists(p, p.name == a.name && (a.count == p.count
+        || (has(p.minCount) && p.minCount <= a.count && a.count < p.count))))"""
+
 RULES: tuple[Rule, ...] = (
     Rule(
         id="kueue-26",
@@ -317,6 +323,16 @@ RULES: tuple[Rule, ...] = (
             )
         },
         attacks=(in_queue(_left_workers),),
+    ),
+    Rule(
+        id="kueue-35",
+        title="an admission of the queue counts the pods that the work has",
+        why=(
+            "Kueue v0.19.2 writes an admission whether or not the work has changed since it decided: pods that the "
+            "owner added in that moment run and are never counted"
+        ),
+        fix="nothing: Kueue decides again by the new counts",
+        guards={GuardSubject.ADMISSIONS: _admitted_counts},
     ),
     Rule(
         id="kueue-32",

@@ -42,7 +42,7 @@ from tenancy.kube import deniers
 from tenancy.kube.requests import APPLY, JSON_PATCH, MERGE, STRATEGIC, Impersonation, collection
 from tenancy.lab import control_plane
 from tenancy.planning import Plan
-from tenancy.planning.guards import BACKSTOPS, OF_DELETIONS, OF_RUNNING, guards
+from tenancy.planning.guards import BACKSTOPS, OF_ADMISSIONS, OF_DELETIONS, OF_RUNNING, guards
 from tenancy.planning.guards.objects import DELETIONS
 from tenancy.planning.kubernetes import quotas
 from tenancy.rules.attacks import attack, put
@@ -119,7 +119,7 @@ UNREACHED_DENIERS = {deniers.guard("tenancy-pods", rule) for rule in (*BACKSTOPS
 stand: a pod with a gate names no node, and none the account that is not there."""
 WITHHELD = {"gpu-10", "pod-03", "sched-03", "sched-08"}
 """Rules for namespaces whose file asks for it; the small environment's are not."""
-OF_EXISTING = {"kueue-34", *OF_DELETIONS, *OF_RUNNING}
+OF_EXISTING = {"kueue-34", *OF_ADMISSIONS, *OF_DELETIONS, *OF_RUNNING}
 """Rules that only a request on existing work can break, and these attacks create nothing: test_queue_attacks.py and
 test_running.py make it."""
 

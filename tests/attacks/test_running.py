@@ -13,6 +13,7 @@ from tenancy.catalog.controllers import KUEUE
 from tenancy.cluster.api import Response
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import APPLY, MERGE, STRATEGIC, Impersonation, collection
+from tenancy.planning.queueing.queue_names import API as QUEUE_API
 from tenancy.rules.attacks import attack, put
 from tenancy.rules.workloads import workload
 from tenancy.verify.attacks import Attack, AttackedNamespace, Request
@@ -56,6 +57,51 @@ def test_a_job_that_runs_gets_no_more_pods(cluster: Cluster, home: AttackedNames
     request = Request("PATCH", running, waiting, home.developer, MERGE)
     waits = attack("running-waits", "kueue-27", sentence, guard, request, twin_body=put(waiting, "/spec/suspend", True))
     refused_by(cluster, "kueue-27", (more, fewer, by_queue, waits))
+
+
+@pytest.fixture(scope="module")
+def waiting_workload(cluster: Cluster, home: AttackedNamespace) -> Iterator[str]:
+    """A Workload of two pods, or of one at least, that Kueue does not admit: its path."""
+    pods = home.pod()["spec"]
+    item = {
+        "apiVersion": QUEUE_API,
+        "kind": "Workload",
+        "metadata": {"name": "counted", "namespace": home.name},
+        "spec": {
+            "queueName": "absent",
+            "podSets": [
+                {"name": "all", "count": 2, "template": {"spec": pods}},
+                {"name": "some", "count": 2, "minCount": 1, "template": {"spec": pods}},
+            ],
+        },
+    }
+    path = collection(QUEUE_API, "Workload", home.name)
+    answer = cluster.api.request("POST", path, item)
+    assert answer.ok, answer.message
+    yield f"{path}/counted"
+    cluster.api.request("DELETE", f"{path}/counted")
+
+
+def test_no_admission_counts_other_pods_than_the_work_has(cluster: Cluster, waiting_workload: str) -> None:
+    guard, sentence = cluster.scene.guard("kueue-35", "workloads/status"), "admit work with fewer pods than it has"
+    assignments = [{"name": name, "count": count} for name, count in (("all", 2), ("some", 1))]
+    body = {"status": {"admission": {"clusterQueue": "any", "podSetAssignments": assignments}}}
+    attacks = [
+        attack(
+            f"admission-{slug}",
+            "kueue-35",
+            sentence,
+            guard,
+            Request("PATCH", f"{waiting_workload}/status", put(body, at, count), Impersonation(KUEUE), MERGE),
+            twin_body=body,
+        )
+        for slug, at, count in (
+            ("fewer", "/status/admission/podSetAssignments/0/count", 1),
+            ("more", "/status/admission/podSetAssignments/0/count", 3),
+            ("below-least", "/status/admission/podSetAssignments/1/count", 0),
+        )
+    ]
+    refused_by(cluster, "kueue-35", attacks)
 
 
 @pytest.fixture(scope="module")

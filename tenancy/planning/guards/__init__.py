@@ -21,6 +21,7 @@ from tenancy.planning.guards.bounds import with_bounds
 from tenancy.planning.guards.device_claims import claim_guards
 from tenancy.planning.guards.facts import guard_facts
 from tenancy.planning.guards.objects import (
+    admission_guard,
     deletion_guard,
     node_guard,
     object_guards,
@@ -35,7 +36,7 @@ from tenancy.rules.expressions import cel
 from tenancy.rules.model import GuardFacts, GuardSubject
 from tenancy.spec.fields.environment import Environment, GuardsMode
 
-VERSION = 8
+VERSION = 9
 """Raised with each rule that guards enforce. A tenant is made only where the guards have this version or a newer."""
 MARKER = "guards"
 READINESS_PROBE = "tenancy-readiness"
@@ -48,6 +49,8 @@ OF_DELETIONS = with_subject(GuardSubject.QUEUED_DELETIONS)
 """Rules that only a request to delete an object can break."""
 OF_RUNNING = with_subject(GuardSubject.RUNNING_WORK)
 """Rules that only a change of running work can break."""
+OF_ADMISSIONS = with_subject(GuardSubject.ADMISSIONS)
+"""Rules that only Kueue can break, when it admits work."""
 BACKSTOPS = tuple(rule for rule in GUARDED if RULES[rule].earlier_control)
 """Rules that no request reaches while another control is active: a limit range, Kueue's own webhooks."""
 
@@ -81,7 +84,7 @@ def _guards(environment: Environment) -> tuple[Guard, ...]:
         *work_guards(environment.platform.docs, facts),
         scale_guard(facts),
         deletion_guard(facts),
-        *((queue_guard(facts),) if facts.queued else ()),
+        *((queue_guard(facts), admission_guard(facts)) if facts.queued else ()),
         *object_guards(environment, facts),
         node_guard(facts),
         *(claim_guards(facts) if facts.devices_by_claim else ()),

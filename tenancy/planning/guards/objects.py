@@ -160,6 +160,25 @@ def queue_guard(facts: GuardFacts) -> Guard:
     )
 
 
+def admission_guard(facts: GuardFacts) -> Guard:
+    """Refuses an admission of Kueue that was decided by counts which the work no longer has, and other counts of work
+    that is admitted."""
+    admission = "has({0}.status) && has({0}.status.admission)"
+    is_new = (
+        f"!({admission.format('oldObject')}) || object.status.admission != oldObject.status.admission "
+        "|| object.spec.podSets != oldObject.spec.podSets"
+    )
+    return Guard(
+        "tenancy-admissions",
+        [("kueue.x-k8s.io", "v1beta2", ["workloads", "workloads/status"])],
+        expressions(GuardSubject.ADMISSIONS, facts),
+        {},
+        # Of an admission that stands already, Kueue has to be able to write the end.
+        {"admitted": f"{admission.format('object')} && ({is_new})"},
+        operations=("UPDATE",),
+    )
+
+
 def _namespace_variables(environment: Environment | None) -> dict[str, str]:
     def either(root: str, field: str) -> str:
         null = "" if root == "object" else f"{root} != null && "

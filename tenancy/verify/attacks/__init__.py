@@ -76,6 +76,8 @@ def _not_attacked(scene: Scene) -> Iterator[Attack]:
         yield skipped("kueue-25-orphan", "kueue-25", "leave running pods that no queue counts", reason)
         reason = "only existing work can be scaled, and the attacks create nothing"
         yield skipped("kueue-34-waits", "kueue-34", "hold GPUs without pods that could be evicted", reason)
+        reason = "only Kueue can admit work, and the attacks create nothing"
+        yield skipped("kueue-35-counts", "kueue-35", "add pods while the queue admits the work", reason)
 
 
 def _if_served(attack: Attack, missing: Sequence[Framework]) -> Attack:
