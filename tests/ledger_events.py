@@ -347,6 +347,23 @@ REGRESSIONS: Mapping[str, list[Event]] = {
         )
     ]
     + [REST_EVENT],
+    "an MPIJob of many workers is evicted while they start": [
+        Event("make", "fraud", "mpijob", "ranks", {"gpus": 1, "pods": 40}),
+        *(
+            event
+            for _ in range(2)
+            for event in (
+                Event("until", "fraud", "mpijob", "ranks", {"pods": 6}),
+                Event("hold", "fraud", facts={"drain": True}),
+                Event("pause", facts={"seconds": 1}),
+                Event("resume", "fraud"),
+            )
+        ),
+        Event("until", "fraud", "mpijob", "ranks", {"pods": 20}),
+        Event("hold", "fraud", facts={"drain": True}),
+        REST_EVENT,
+        Event("resume", "fraud"),
+    ],
     "a pod is deleted without what belongs to it": [
         Event("make", "fraud", "pod", "alone", {"gpus": 8, "restart": "Never"}),
         Event("until", "fraud", "pod", "alone", {"pods": 1}),

@@ -16,7 +16,7 @@ from tenancy.clock.decision import Desired
 from tenancy.clock.idle import idle_rules
 from tenancy.clock.usage import AllocationTime, Meter
 from tenancy.cluster.api import Api
-from tenancy.cluster.unreleased import is_evicted_group, keeps_quota_without_pods
+from tenancy.cluster.evictions import is_evicted_group, keeps_quota_without_pods
 from tenancy.cluster.watch_cache import WatchCache
 from tenancy.kube.objects import CLOCK_FIELDS, Object
 from tenancy.kube.requests import collection

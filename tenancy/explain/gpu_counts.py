@@ -15,9 +15,9 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.exporters import COUNT_DELAY_SECONDS
-from tenancy.catalog.frameworks import FRAMEWORKS
+from tenancy.catalog.frameworks import FRAMEWORKS, Framework
 from tenancy.cluster.api import Api, ApiUnreachable
-from tenancy.cluster.unreleased import keeps_quota_without_pods, to_release
+from tenancy.cluster.evictions import keeps_quota_without_pods, late_operator, to_release, to_restart
 from tenancy.kube import quantities
 from tenancy.kube.objects import true_conditions
 from tenancy.kube.pods import SCALE, requests_of
@@ -54,6 +54,8 @@ class WorkCount:
     kueue_devices: int
     unreleased: tuple[str, ...] = ()
     """Workloads of it that were evicted without pods and keep their quota."""
+    late_operator: Framework | None = None
+    """Its kind if it ended or was evicted and its operator has not ended its pods."""
 
     @property
     def uncounted_devices(self) -> int:
@@ -64,6 +66,12 @@ class WorkCount:
         """The difference in a sentence, without a name."""
         work = "group of pods" if self.kind == "Pod" and self.pods > 1 else self.kind
         pods = f"{self.pods} pod{'s' * (self.pods != 1)} of this {work}"
+        if self.late_operator:
+            return (
+                f"This {self.kind} has ended or was evicted, and its operator has not ended its pods: they have "
+                f"{self.pod_devices} {self.resource}, and Kueue counts {self.kueue_devices}. "
+                f"{to_restart(self.late_operator)}"
+            )
         if self.uncounted_devices:
             return (
                 f"{pods} {'run' if self.pods != 1 else 'runs'} with {self.pod_devices} {self.resource} and Kueue "
@@ -94,6 +102,12 @@ def uncounted_work(api: Api, namespace: str, work: Object, workloads: Sequence[O
         if count.uncounted_devices and everything > _counted_by_queues(api, namespace, count.resource):
             return count
     return None
+
+
+def pods_of(api: Api, namespace: str, workload: Object, workloads: Sequence[Object]) -> list[Object]:
+    """Pods with a node that have not ended and that Kueue counts by that Workload."""
+    tree = PodTree(api, namespace, workloads)
+    return [pod for pod in tree.pods if tree.workload(pod) is workload]
 
 
 def _counted_by_queues(api: Api, namespace: str, resource: str) -> int:
@@ -154,7 +168,12 @@ def differences(api: Api, environment: Environment, namespaces: Iterable[str]) -
                 count for count in _counts(namespace, title, settled_pods, workloads) if count.uncounted_devices
             ]
             if any(_is_old(workload, "QuotaReserved", now) for workload in workloads):
-                differing += [c for c in _counts(namespace, title, pods, workloads) if c.kueue_devices > c.pod_devices]
+                counts = list(_counts(namespace, title, pods, workloads))
+                differing += [
+                    count
+                    for count in counts
+                    if count.kueue_devices > count.pod_devices or (count.late_operator and not count.uncounted_devices)
+                ]
     return sorted(
         (count for count in differing if count.resource in resources),
         key=lambda c: (-c.uncounted_devices, c.pod_devices - c.kueue_devices, c.namespace, c.name, c.resource),
@@ -165,8 +184,10 @@ def _counts(
     namespace: str, title: tuple[str, str], pods: Sequence[Object], workloads: Iterable[Object]
 ) -> Iterator[WorkCount]:
     pod_devices, kueue_devices, unreleased = Counter[str](), Counter[str](), list[str]()
+    operator = None
     for workload in workloads:
         kueue_devices += counted_devices(workload)
+        operator = operator or late_operator(workload, pods, _now())
         if keeps_quota_without_pods(workload, _now()):
             unreleased.append(workload["metadata"]["name"])
     devices_of_pods = [_devices(pod) for pod in pods]
@@ -175,7 +196,7 @@ def _counts(
     for resource in sorted({*pod_devices, *kueue_devices}):
         pods_with_resource = sum(resource in devices for devices in devices_of_pods)
         counts = (pods_with_resource, pod_devices[resource], kueue_devices[resource])
-        yield WorkCount(namespace, *title, resource, *counts, tuple(unreleased))
+        yield WorkCount(namespace, *title, resource, *counts, tuple(unreleased), operator)
 
 
 class PodTree:

@@ -17,8 +17,8 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.controllers import BUDGET_SPENT, GPU_IDLE
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.cluster.api import Api
-from tenancy.cluster.unreleased import keeps_quota_without_pods, to_release
-from tenancy.explain.gpu_counts import counted_devices, uncounted_work
+from tenancy.cluster.evictions import keeps_quota_without_pods, late_operator, to_release, to_restart
+from tenancy.explain.gpu_counts import counted_devices, pods_of, uncounted_work
 from tenancy.kube.objects import true_conditions
 from tenancy.kube.quantities import thousandths
 from tenancy.kube.requests import collection
@@ -87,15 +87,9 @@ def explain(api: Api, namespace: str, kind: str, name: str) -> Explanation:
     if _is_true(conditions, "Finished"):
         message = conditions["Finished"].get("message", "")
         return Explanation("ended", f"It has ended: {conditions['Finished']['reason'].lower()}.", message, None)
-    if keeps_quota_without_pods(workload, dt.datetime.now(dt.UTC)):
-        counts = counted_devices(workload).items()
-        quota = ", ".join(f"{count} {resource}" for resource, count in counts if "/" in resource)
-        sentence = (
-            f"{evicted(conditions['Evicted'])} It has no pods, and Kueue still counts {quota or 'its quota'} for it: "
-            "other work waits."
-        )
-        release = to_release(namespace, [workload["metadata"]["name"]])
-        return Explanation("evicted", f"{sentence} {release}", conditions["Evicted"].get("message", ""), None)
+    if kept_quota := _kept_quota(api, namespace, workload, workloads):
+        sentence = f"{evicted(conditions['Evicted'])} {kept_quota}"
+        return Explanation("evicted", sentence, conditions["Evicted"].get("message", ""), None)
     if _is_true(conditions, "Admitted"):
         return _started(api, namespace, workload, answer.body)
     ahead = _ahead(workload, workloads)
@@ -118,6 +112,22 @@ def explain(api: Api, namespace: str, kind: str, name: str) -> Explanation:
     if _is_true(conditions, "Evicted"):
         return Explanation("evicted", f"{evicted(conditions['Evicted'])} {sentence}", message, ahead)
     return Explanation("waits", sentence, message, ahead)
+
+
+def _kept_quota(api: Api, namespace: str, workload: Object, workloads: Sequence[Object]) -> str:
+    """The quota that Kueue still counts for evicted work, and how it is freed; empty without one, and while its pods
+    end."""
+    if not {"Evicted", "QuotaReserved"} <= true_conditions(workload).keys():
+        return ""
+    now, counts = dt.datetime.now(dt.UTC), counted_devices(workload).items()
+    quota = ", ".join(f"{count} {resource}" for resource, count in counts if "/" in resource) or "its quota"
+    if keeps_quota_without_pods(workload, now):
+        advice = to_release(namespace, [workload["metadata"]["name"]])
+        return f"It has no pods, and Kueue still counts {quota} for it: other work waits. {advice}"
+    if operator := late_operator(workload, pods_of(api, namespace, workload, workloads), now):
+        sentence = "Its operator has not ended its pods, and Kueue still counts"
+        return f"{sentence} {quota} for it: other work waits. {to_restart(operator)}"
+    return ""
 
 
 def _budget(api: Api, namespace: str, message: str) -> str:

@@ -104,6 +104,20 @@ def test_no_admission_counts_other_pods_than_the_work_has(cluster: Cluster, wait
     refused_by(cluster, "kueue-35", attacks)
 
 
+def test_work_that_is_admitted_gets_no_other_pods_than_its_admission_counts(
+    cluster: Cluster, waiting_workload: str
+) -> None:
+    guard, sentence = cluster.scene.guard("kueue-35", "workloads"), "change the pods of work that is admitted"
+    assignments = [{"name": name, "count": 2} for name in ("all", "some")]
+    admission: Object = {"status": {"admission": {"clusterQueue": "any", "podSetAssignments": assignments}}}
+    answer = cluster.api.request("PATCH", f"{waiting_workload}/status", admission, Impersonation(KUEUE), MERGE)
+    assert answer.ok, answer.message
+    pod_sets = cluster.api.request("GET", waiting_workload).body["spec"]["podSets"]
+    body = {"metadata": {"labels": {"note": "any"}}, "spec": {"podSets": pod_sets}}
+    request = Request("PATCH", waiting_workload, put(body, "/spec/podSets/0/count", 3), Impersonation(KUEUE), MERGE)
+    refused_by(cluster, "kueue-35", [attack("admitted-more", "kueue-35", sentence, guard, request, twin_body=body)])
+
+
 @pytest.fixture(scope="module")
 def running_work(cluster: Cluster, home: AttackedNamespace) -> Iterator[None]:
     """A pod, a Deployment without pods and a large config map, as the platform may write it."""

@@ -20,12 +20,13 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.clock.controller import Clock
 from tenancy.cluster.api import Response
+from tenancy.cluster.evictions import late_operator
 from tenancy.explain.gpu_counts import PodTree, counted_devices
 from tenancy.explain.usage import QueueUse
 from tenancy.kube.requests import MERGE, collection
 from tenancy.planning.queueing.queue_names import API
 from tests.ledger_events import Event
-from tests.running_operators import Operators
+from tests.running_operators import PROGRAMS, Operators
 from tests.waiting import PATIENCE
 
 QUIET_SECONDS = 1.5
@@ -36,6 +37,8 @@ END_SECONDS = PATIENCE
 """For which nothing may be wrong at rest, and within which what was told to end has ended."""
 REST_PATIENCES = 3
 """Within so many times that long all comes to rest: on a busy machine evictions may follow from others for a minute."""
+LATE_SECONDS = 20.0
+"""After which an operator that has not ended evicted work is restarted."""
 REFUSAL_SECONDS = 400.0
 """Time for which a refusal of a pod by the namespace's quota counts. A controller repeats it within a minute, but its
 client sends 25 events of an object and then one in five minutes."""
@@ -92,6 +95,8 @@ class Player:
     """Seconds that each kind of event took."""
     _touched: set[str] = field(default_factory=set)
     """Work of which a pod ended or was taken away, or whose size was changed: it may be counted without pods."""
+    _late_since: dict[str, float] = field(default_factory=dict)
+    """Namespaces of operators that have not ended evicted work, and since when."""
 
     def play(self, events: Sequence[Event], patience: float = END_SECONDS) -> Verdict | None:
         """Play them; what was wrong at the first rest at which something was."""
@@ -372,7 +377,7 @@ class Player:
         bound: Counter[str] = Counter()
         counted: Counter[str] = Counter()
         evictions, evicted, problems, works = 0, 0.0, list[str](), set[str]()
-        is_kept = False
+        is_kept, late_namespaces = False, set[str]()
         for tenant in self._tenants():
             space = self.scene.space(tenant)
             workloads = self.scene.items("Workload", space)
@@ -386,6 +391,7 @@ class Player:
                 problems.append(f"{tenant}: {bound[tenant]} GPUs run, {counted[tenant]} are counted")
             work_conditions = _conditions_of_work(workloads)
             is_kept |= bool(work_conditions)
+            late_namespaces |= _late_operators(tree, workloads)
             wrong = {
                 **self._miscounted(space, tree, pods),
                 **_told_to_end(tree),
@@ -396,7 +402,19 @@ class Player:
             works |= {_work_of(title.partition("/")[2]) for title in wrong}
         if is_kept and self.clock:
             self.clock.tick()
+        self._restart_operators(late_namespaces)
         return Sight(dict(bound), dict(counted), evictions, evicted, tuple(problems), frozenset(works))
+
+    def _restart_operators(self, namespaces: set[str]) -> None:
+        """As `tenancy queues` advises: the operators of these namespaces have not ended evicted work."""
+        now = time.monotonic()
+        self._late_since = {name: self._late_since.get(name, now) for name in namespaces}
+        for program in PROGRAMS.values():
+            namespace = FRAMEWORKS[program.framework].namespace
+            if self.operators and now - self._late_since.get(namespace, now) >= LATE_SECONDS:
+                self.log.append(f"# {program.name} has not ended evicted work and is restarted")
+                self._restart(Event("restart", name=program.name))
+                del self._late_since[namespace]
 
     def _miscounted(self, space: str, tree: PodTree, pods: Sequence[Object]) -> dict[str, str]:
         """Work that has more GPUs than are counted; or fewer, though none of its pods ended, waits, was refused or was
@@ -471,6 +489,13 @@ def _told_to_end(tree: PodTree) -> dict[str, str]:
             if since := pod["metadata"].get("deletionTimestamp"):
                 problems[f"Pod/{pod['metadata']['name']}"] = f"it was deleted at {since} and is there"
     return problems
+
+
+def _late_operators(tree: PodTree, workloads: Sequence[Object]) -> set[str]:
+    """Namespaces of operators that have not ended evicted work."""
+    now = dt.datetime.now(dt.UTC)
+    operators = [late_operator(w, [pod for pod in tree.pods if tree.workload(pod) is w], now) for w in workloads]
+    return {operator.namespace for operator in operators if operator}
 
 
 def _conditions_of_work(workloads: Sequence[Object]) -> dict[str, str]:

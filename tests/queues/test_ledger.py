@@ -24,7 +24,7 @@ from ledger import END_SECONDS, Player, Verdict
 from scene import Object, Scene, kueue_values
 
 from tenancy.clock.controller import Clock
-from tenancy.cluster import unreleased
+from tenancy.cluster import evictions
 from tenancy.explain import gpu_counts
 from tenancy.lab import control_plane
 from tenancy.lab.layout import environ
@@ -85,7 +85,7 @@ def player(scene: Scene) -> Iterator[Player]:
     """With the clock, which is less patient with evictions than in a cluster."""
     clock = Clock(AsClock(scene.plan.context), scene.loaded.environment, scene.loaded.tenants)
     with running_operators.running(scene.lab, OPERATORS) as programs, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(unreleased, "RELEASE_SECONDS", RELEASE_SECONDS)
+        patch.setattr(evictions, "RELEASE_SECONDS", RELEASE_SECONDS)
         scene.put(runtime(scene))
         yield Player(scene, programs, clock)
         Player(scene, programs).clear()

@@ -261,6 +261,61 @@ def test_other_work_is_not_named_so(loaded: Loaded, owners: tuple[Object, ...], 
     assert "and Kueue still counts" not in why("statefulset", "store", *items)[1]
 
 
+MPIJOB = thing("kubeflow.org/v2beta1", "MPIJob", "ranks", spec={"runPolicy": {"suspend": True}})
+
+
+def evicted_ranks(*, pods: int = 5, evicted: float = 300, ends: float | None = None, **conditions: str) -> list[Object]:
+    """An MPIJob of 40 GPUs that was evicted so many seconds ago, the pods that it still has, and its Workload."""
+    item = workload(MPIJOB, 40, pods=5, **{"Evicted": "True", **conditions})
+    item["spec"]["podSets"][0]["template"] = {"spec": {}}
+    if "QuotaReserved" in conditions:
+        del item["status"]["admission"]
+    for condition in item["status"]["conditions"]:
+        if condition["type"] == "Evicted":
+            condition |= {"reason": "Preempted", "lastTransitionTime": ago(evicted)}
+    return [MPIJOB, *(pod(f"ranks-worker-{n}", MPIJOB, ends=ends) for n in range(pods)), item]
+
+
+RESTART = "restarts the operator with `kubectl rollout restart deployment -n mpi-operator`"
+REQUEUED = {"QuotaReserved": "False", "Admitted": "False"}
+
+
+@pytest.mark.parametrize(
+    ("facts", "counted", "state"),
+    [
+        pytest.param({}, 40, "evicted", id="its operator has not ended its pods"),
+        pytest.param({"pods": 0}, 40, "evicted", id="its operator has not written that they ended"),
+        pytest.param(REQUEUED, 0, "uncounted", id="its operator has not written that they run"),
+        pytest.param({"Finished": "True"}, 0, "uncounted", id="it has ended"),
+    ],
+)
+def test_work_that_its_operator_has_not_ended_is_named_with_the_command_that_ends_it(
+    loaded: Loaded, facts: dict[str, Any], counted: int, state: str
+) -> None:
+    items = evicted_ranks(**facts)
+    api: Any = Cluster(*items)
+    (remark,) = remarks(api, loaded.environment, [SPACE])
+    assert f"they have {8 * facts.get('pods', 5)} {GPU}, and Kueue counts {counted}." in remark
+    assert RESTART in remark
+    said_state, sentence = why("mpijob", "ranks", *items)
+    assert (said_state, RESTART in sentence) == (state, True), sentence
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param({"Evicted": "False"}, id="it was not evicted"),
+        pytest.param({"evicted": 30}, id="the operator has a minute"),
+        pytest.param({**REQUEUED, "pods": 0}, id="its pods have ended"),
+        pytest.param({"ends": 20}, id="its pods are told to end"),
+    ],
+)
+def test_no_restart_is_advised_of_an_operator_that_ends_its_work(loaded: Loaded, facts: dict[str, Any]) -> None:
+    api: Any = Cluster(*evicted_ranks(**facts))
+    assert not any("rollout restart" in remark for remark in remarks(api, loaded.environment, [SPACE]))
+    assert "rollout restart" not in why("mpijob", "ranks", *evicted_ranks(**facts))[1]
+
+
 def test_a_remark_names_a_command_that_explains_the_work(loaded: Loaded) -> None:
     api: Any = Cluster(JOBSET, *CHILDREN, *PODS, workload(JOBSET, 64, pods=8, ended=7))
     (remark,) = remarks(api, loaded.environment, [SPACE])

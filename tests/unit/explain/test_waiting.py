@@ -65,7 +65,7 @@ def explained(workload: Object, events: list[Object] | None = None, pod_created:
 
 
 def stored(active: bool, *conditions: str) -> Object:
-    metadata = {"name": "w", "namespace": "desk", "uid": "w", "ownerReferences": [{"uid": "s"}]}
+    metadata = {"name": "w", "namespace": "desk", "uid": "w", "ownerReferences": [{"kind": "StatefulSet", "uid": "s"}]}
     metadata |= {"creationTimestamp": "2026-11-24T10:00:00Z", "annotations": {words.SUSPENDED: "It was suspended."}}
     stored_conditions = [
         {"type": kind, "status": "True", "reason": "Deactivated", "message": "m"} for kind in conditions
