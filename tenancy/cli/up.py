@@ -23,8 +23,8 @@ from tenancy.cli.up_fleet import NothingToCompare, create_cluster
 from tenancy.cli.up_report import Report
 from tenancy.cli.up_rollout import expect_former_environments, run_stacks
 from tenancy.cli.up_settings import (
+    EnvironmentRun,
     RemovableTenants,
-    RunSettings,
     SelectedStacks,
     StackSelection,
     expect_replaceable,
@@ -37,9 +37,7 @@ from tenancy.spec.loader import spec_notes
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from tenancy.deploy.driver import Driver
     from tenancy.planning import Plan
-    from tenancy.spec.loader import Loaded
 
 
 @click.command("up", epilog=example("tenancy up local"))
@@ -128,29 +126,33 @@ def command(
     expect_replaceable(loaded.environment, replaceable_groups)
     plan = make_plan(loaded, loaded.day)
     leavers = RemovableTenants.from_spec(loaded, removable_names, timeout)
-    run = RunSettings(plan, leavers, only_preview, refresh, skip_preview, frozenset(replaceable_groups))
-    update(loaded, run, StackSelection(selected_stacks, shard), parallel, report)
+    with _failures_reported(plan, report):
+        driver = open_driver(loaded, report.say, leavers.by_hand)
+        expect_plugins(driver)
+    options = (only_preview, refresh, skip_preview, frozenset(replaceable_groups))
+    run = EnvironmentRun(loaded, plan, leavers, driver, report, StackSelection(selected_stacks, shard), *options)
+    update(run, parallel)
     report.say(f"{plan.environment}: done in {time.monotonic() - started:.1f} s")
 
 
-def update(loaded: Loaded, run: RunSettings, selection: StackSelection, workers: int | None, report: Report) -> None:
+def update(run: EnvironmentRun, workers: int | None) -> None:
     """Update the stacks of an environment that differ; ends the command with exit code 1 if one of them failed."""
     failed_stacks: list[str] = []
-    with _failures_reported(run.plan, report):
-        driver = _open_engine(loaded, run, report)
-        stacks = select_stacks(driver, loaded.environment, run.plan, selection)
-        _expect_own_cluster(loaded, run, driver, stacks)
-        remove_former_tenants(run, driver, report, stacks)
-        create_cluster(loaded, run, driver, report, stacks)
-        _note_unserved_frameworks(loaded, driver, report, stacks)
-        fleet = decide_runs(loaded, run, driver, report, stacks.others, stacks.requested_names)
+    run.report.say(f"{run.plan.environment}: {pluralize(len(run.plan.tenants), 'tenant')}")
+    with _failures_reported(run.plan, run.report):
+        stacks = select_stacks(run)
+        _expect_own_cluster(run, stacks)
+        remove_former_tenants(run, stacks)
+        create_cluster(run, stacks)
+        _note_unserved_frameworks(run, stacks)
+        fleet = decide_runs(run, stacks.others)
         print_decisions(fleet)
         expect_former_environments(fleet)
         failed_stacks = run_stacks(fleet, stacks.others, workers)
-        _restore_kept_namespaces(loaded, run, driver, report, failed_stacks)
-    _print_supply(loaded, run, report)
-    report.end()
-    _run_clock_round(loaded, run, driver, report, selection)
+        _restore_kept_namespaces(run, failed_stacks)
+    _print_supply(run)
+    run.report.end()
+    _run_clock_round(run)
     if failed_stacks:
         names = ", ".join(sorted(failed_stacks))
         fail(f"{run.plan.environment}: {len(failed_stacks)} of {len(stacks.planned_names)} stacks failed: {names}")
@@ -182,71 +184,60 @@ def _failures_reported(plan: Plan, report: Report) -> Generator[None]:
         fail(f"{plan.environment}: ended by Ctrl-C; change: `tenancy up {plan.environment}` goes on from there")
 
 
-def _open_engine(loaded: Loaded, run: RunSettings, report: Report) -> Driver:
-    """The engine of the environment's project, with the plugins that its program needs."""
-    driver = open_driver(loaded, report.say, run.leavers.by_hand)
-    expect_plugins(driver)
-    report.say(f"{run.plan.environment}: {pluralize(len(run.plan.tenants), 'tenant')}")
-    return driver
-
-
-def _expect_own_cluster(loaded: Loaded, run: RunSettings, driver: Driver, stacks: SelectedStacks) -> None:
+def _expect_own_cluster(run: EnvironmentRun, stacks: SelectedStacks) -> None:
     """Refuse the cluster of another environment, and end what a clock reserved that the files no longer have."""
     from tenancy.clock.shutdown import end_reservations
     from tenancy.cluster.preflight import require_same_environment
 
     if stacks.cluster_exists and stacks.any_on_cluster:
-        require_same_environment(driver.api, run.plan)
-        if not (run.only_preview or loaded.environment.has_clock):
-            end_reservations(driver.api)
+        require_same_environment(run.driver.api, run.plan)
+        if not (run.only_preview or run.loaded.environment.has_clock):
+            end_reservations(run.driver.api)
 
 
-def _note_unserved_frameworks(loaded: Loaded, driver: Driver, report: Report, stacks: SelectedStacks) -> None:
+def _note_unserved_frameworks(run: EnvironmentRun, stacks: SelectedStacks) -> None:
     """Name the frameworks of the files whose kinds the API server does not serve."""
     from tenancy.cluster.api_kinds import frameworks_note, unserved_frameworks
 
     is_reachable = stacks.cluster_exists and stacks.any_on_cluster
-    if is_reachable and (note := frameworks_note(unserved_frameworks(driver.api, loaded.environment))):
-        report.say(f"note: {note}")
+    if is_reachable and (note := frameworks_note(unserved_frameworks(run.driver.api, run.loaded.environment))):
+        run.report.say(f"note: {note}")
 
 
-def _restore_kept_namespaces(
-    loaded: Loaded, run: RunSettings, driver: Driver, report: Report, failed_stacks: list[str]
-) -> None:
+def _restore_kept_namespaces(run: EnvironmentRun, failed_stacks: list[str]) -> None:
     """Give the adopted namespaces of tenants that left the labels and annotations of before their adoption."""
     from tenancy.lifecycle.adoption_record import restore_namespaces
 
-    if not (failed_stacks or run.only_preview) and run.leavers.with_kept_namespaces(loaded):
-        restore_namespaces(driver.api, run.plan.environment, report.say)
+    if not (failed_stacks or run.only_preview) and run.leavers.with_kept_namespaces(run.loaded):
+        restore_namespaces(run.driver.api, run.plan.environment, run.report.say)
 
 
-def _print_supply(loaded: Loaded, run: RunSettings, report: Report) -> None:
+def _print_supply(run: EnvironmentRun) -> None:
     """Print supply and guarantees per flavor after a preview: the part of `tenancy report capacity` that a reviewer
     needs."""
-    if not (run.only_preview and loaded.environment.flavors):
+    environment = run.loaded.environment
+    if not (run.only_preview and environment.flavors):
         return
     from tenancy.cli import supply_tables
     from tenancy.output.tables import as_text
     from tenancy.planning.queueing.capacity import supply
 
-    flavors = supply(loaded.environment, loaded.tenants)
-    report.say(as_text(supply_tables.capacity(loaded.environment.environment, flavors)[0]))
+    flavors = supply(environment, run.loaded.tenants)
+    run.report.say(as_text(supply_tables.capacity(environment.environment, flavors)[0]))
 
 
-def _run_clock_round(
-    loaded: Loaded, run: RunSettings, driver: Driver, report: Report, selection: StackSelection
-) -> None:
+def _run_clock_round(run: EnvironmentRun) -> None:
     """Bring queues to what they should be now: the engine leaves their quotas and states to the clock."""
-    if run.only_preview or selection.names or not loaded.environment.has_clock:
+    if run.only_preview or run.selection.names or not run.loaded.environment.has_clock:
         return
     from tenancy.clock.controller import Clock, ClockRefused
     from tenancy.clock.shutdown import begin_again
     from tenancy.cluster.api import ApiUnreachable
 
     try:
-        begin_again(driver.api)
-        clock_round = Clock(driver.api, loaded.environment, loaded.tenants).tick()
+        begin_again(run.driver.api)
+        clock_round = Clock(run.driver.api, run.loaded.environment, run.loaded.tenants).tick()
     except (ApiUnreachable, ClockRefused) as error:
-        report.say(f"note: quotas are left to the clock, which was refused: {error}")
+        run.report.say(f"note: quotas are left to the clock, which was refused: {error}")
     else:
-        report.say(f"clock: {len(clock_round.changes)} queues and reservations changed")
+        run.report.say(f"clock: {len(clock_round.changes)} queues and reservations changed")

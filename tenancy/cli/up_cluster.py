@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from tenancy.cli.up_report import Report
+    from tenancy.cli.up_settings import EnvironmentRun
     from tenancy.deploy.changes import Outcome
     from tenancy.deploy.cluster_changes import ClusterChanges
     from tenancy.deploy.driver import Driver
@@ -23,16 +23,14 @@ class PermittedChanges(NamedTuple):
     """Names of node groups and roles, as in `ClusterChanges.replacing`."""
 
 
-def cluster_changes(
-    driver: Driver, plan: Plan, stack: Any, replaceable_names: Collection[str] = ()
-) -> ClusterChanges | None:
+def cluster_changes(run: EnvironmentRun, stack: Any, replaceable_names: Collection[str] = ()) -> ClusterChanges | None:
     """The plan of a cluster compared with the state of its stack, which is read here; None for another stack."""
     from tenancy.deploy.cluster_changes import ClusterChanges
     from tenancy.planning.scope import CLUSTER_SUFFIX
 
-    if plan.cluster is None or not stack.name.endswith(CLUSTER_SUFFIX):
+    if run.plan.cluster is None or not stack.name.endswith(CLUSTER_SUFFIX):
         return None
-    return ClusterChanges(plan.cluster, driver.resources(stack), replaceable_names)
+    return ClusterChanges(run.plan.cluster, run.driver.resources(stack), replaceable_names)
 
 
 def protect(driver: Driver, stack: Any, changes: ClusterChanges | None) -> None:
@@ -41,7 +39,7 @@ def protect(driver: Driver, stack: Any, changes: ClusterChanges | None) -> None:
         driver.protect(stack, changes.unprotected)
 
 
-def permitted_changes(driver: Driver, report: Report, stack: Any, changes: ClusterChanges | None) -> PermittedChanges:
+def permitted_changes(run: EnvironmentRun, stack: Any, changes: ClusterChanges | None) -> PermittedChanges:
     """Resources of a cluster that this run may delete and replace, as the program gets them; RunFailed if the plan
     has a value that AWS cannot change in place."""
     from tenancy.deploy.driver import RunFailed
@@ -51,9 +49,9 @@ def permitted_changes(driver: Driver, report: Report, stack: Any, changes: Clust
     if refusals := list(changes.refusals()):
         raise RunFailed(f"stack {stack.name}:\n  " + "\n  ".join(refusals))
     for text in changes.notes():
-        report.say(f"note: {text}")
+        run.report.say(f"note: {text}")
     if changes.replacing:
-        driver.set_replacements(stack, changes.replacing)
+        run.driver.set_replacements(stack, changes.replacing)
     return PermittedChanges(changes.removed, changes.replacing)
 
 

@@ -6,25 +6,19 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tenancy.cli.up_report import Report
-from tenancy.cli.up_settings import RunSettings
+from tenancy.cli.up_settings import EnvironmentRun
 
 if TYPE_CHECKING:
     from tenancy.deploy.decide import Cause
     from tenancy.deploy.digests import StackDigest
-    from tenancy.deploy.driver import Driver
     from tenancy.planning.scope import Stack
-    from tenancy.spec.loader import Loaded
 
 
 @dataclass(frozen=True)
 class Fleet:
     """State that the stacks of one run share: it is read once, not once for each stack."""
 
-    run: RunSettings
-    driver: Driver
-    report: Report
-    loaded: Loaded
+    run: EnvironmentRun
     digests: Mapping[str, StackDigest]
     existing: Collection[str]
     """Stacks that the backend has."""
@@ -47,27 +41,19 @@ class Fleet:
         return environment_selector(self.run.plan.environment, tenant) if is_drifted else None
 
 
-def decide_runs(
-    loaded: Loaded,
-    run: RunSettings,
-    driver: Driver,
-    report: Report,
-    stacks: Sequence[Stack],
-    requested_names: Sequence[str],
-) -> Fleet:
-    """Which of the stacks need a run, by the records and objects on the cluster; without a cluster, all of them.
-    `requested_names` are the arguments of --stack."""
+def decide_runs(run: EnvironmentRun, stacks: Sequence[Stack]) -> Fleet:
+    """Which of the stacks need a run, by the records and objects on the cluster; without a cluster, all of them."""
     from tenancy.deploy import records
     from tenancy.deploy.decide import CliSelection, causes
     from tenancy.deploy.digests import digests, is_standard, program_digest
     from tenancy.deploy.fleet_drift import has_platform_drift, tenants_with_drift
     from tenancy.planning.scope import StackScope
 
-    plan = run.plan
+    plan, driver = run.plan, run.driver
     existing = driver.stacks(plan.environment)
     program = program_digest(driver.root, str(driver.engine.version))
     on_cluster = any(scope is not StackScope.CLUSTER for _, scope, _ in stacks)
-    stack_digests = digests(loaded, plan, stacks, driver.root, program)
+    stack_digests = digests(run.loaded, plan, stacks, driver.root, program)
     existing_stacks = [stack for stack in stacks if stack[0] in existing]
     names_by_tenant = {tenant: name for name, _, tenant in existing_stacks if tenant}
     whole_platform = [name for name, scope, _ in existing_stacks if scope in {StackScope.ALL, StackScope.PLATFORM}]
@@ -84,21 +70,11 @@ def decide_runs(
         records.read(driver.api) if on_cluster else {},
         existing,
         drifted,
-        CliSelection(requested_names, run.refresh, run.leavers.by_hand),
+        CliSelection(run.selection.names, run.refresh, run.leavers.by_hand),
     )
     for name, stack_causes in causes_by_stack.items():
-        report.plan(name, [str(cause) for cause in stack_causes])
-    return Fleet(
-        run,
-        driver,
-        report,
-        loaded,
-        stack_digests,
-        existing,
-        drifted,
-        causes_by_stack,
-        is_standard(driver.root),
-    )
+        run.report.plan(name, [str(cause) for cause in stack_causes])
+    return Fleet(run, stack_digests, existing, drifted, causes_by_stack, is_standard(driver.root))
 
 
 def print_decisions(fleet: Fleet) -> None:
@@ -106,4 +82,4 @@ def print_decisions(fleet: Fleet) -> None:
     from tenancy.deploy.decide import summary_lines
 
     for text in summary_lines(fleet.run.plan.environment, fleet.causes):
-        fleet.report.say(text)
+        fleet.run.report.say(text)

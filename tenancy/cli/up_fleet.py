@@ -4,55 +4,51 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tenancy.cli.up_decision import Fleet, decide_runs
-from tenancy.cli.up_report import Report, StackReport
+from tenancy.cli.up_report import StackReport
 from tenancy.cli.up_stack import preview_and_update, remove_unrecorded_tenant, revert_drift, stages_advice
 
 if TYPE_CHECKING:
-    from tenancy.cli.up_settings import RunSettings, SelectedStacks
+    from tenancy.cli.up_settings import EnvironmentRun, SelectedStacks
     from tenancy.cluster.api import Api
     from tenancy.deploy.changes import Outcome
-    from tenancy.deploy.driver import Driver
     from tenancy.kube.objects import Object
-    from tenancy.planning import Plan
     from tenancy.planning.scope import Stack
-    from tenancy.spec.loader import Loaded
 
 
 class NothingToCompare(Exception):
     """Raised by a preview of objects on a cluster that does not exist yet."""
 
 
-def create_cluster(loaded: Loaded, run: RunSettings, driver: Driver, report: Report, stacks: SelectedStacks) -> None:
+def create_cluster(run: EnvironmentRun, stacks: SelectedStacks) -> None:
     """Create the environment's cluster if there is none yet, before any stack of objects on it."""
     if stacks.new_cluster:
-        run_shared(
-            decide_runs(loaded, run, driver, report, [stacks.new_cluster], stacks.requested_names), stacks.new_cluster
-        )
+        run_shared(decide_runs(run, [stacks.new_cluster]), stacks.new_cluster)
     if not stacks.cluster_exists and stacks.any_on_cluster:
-        _expect_cluster(driver, run.plan, run.only_preview)
+        _expect_cluster(run)
 
 
-def _expect_cluster(driver: Driver, plan: Plan, only_preview: bool) -> None:
+def _expect_cluster(run: EnvironmentRun) -> None:
     """Check that the kubeconfig reaches a cluster that was just created; the AWS CLI adds it to the kubeconfig."""
     from tenancy.cluster.api import ApiUnreachable
     from tenancy.deploy.driver import RunFailed
     from tenancy.planning.common.names import kubeconfig_command
 
-    if only_preview:
+    if run.only_preview:
         raise NothingToCompare
     try:
-        driver.api.items("/api/v1/namespaces?limit=1")
+        run.driver.api.items("/api/v1/namespaces?limit=1")
     except ApiUnreachable as error:
-        cluster = plan.cluster
-        command = kubeconfig_command(cluster.name, cluster.region, plan.context) if cluster else ""
+        cluster, context = run.plan.cluster, run.plan.context
+        command = kubeconfig_command(cluster.name, cluster.region, context) if cluster else ""
         raise RunFailed(
-            f"the cluster exists, but context {plan.context!r} does not reach it ({error}); rule: the other stacks "
+            f"the cluster exists, but context {context!r} does not reach it ({error}); rule: the other stacks "
             f"need a context in the kubeconfig; change: `{command}`, then run this again"
         ) from error
 
@@ -65,35 +61,33 @@ def run_shared(fleet: Fleet, stack: Stack) -> Outcome | None:
     from tenancy.planning.scope import StackScope, select
 
     name, scope, _ = stack
-    run, driver, report = fleet.run, fleet.driver, fleet.report
+    run, driver, report = fleet.run, fleet.run.driver, fleet.run.report
     if not fleet.causes[name]:
         return None
     started = time.monotonic()
     on_cluster = scope is not StackScope.CLUSTER
-    pause = 60 * fleet.loaded.environment.aws.upgrade_pause
+    pause = 60 * run.loaded.environment.aws.upgrade_pause
     if on_cluster:
         platform, tenants = select(run.plan, scope, None)
         for text in quota_notes(driver.api, tenants) if tenants else ():
             report.say(text)
-        for text in check(driver.api, run.plan, platform, tenants, fleet.run.leavers.by_hand):
+        for text in check(driver.api, run.plan, platform, tenants, run.leavers.by_hand):
             report.say(f"note: {text}")
         if fleet.recorded:
             records.forget(driver.api, name)
     selected_stack, drifted, outcome = driver.select(name), fleet.selector(name, None), None
     resources = driver.resources(selected_stack)
     unlabelled_reason = _beyond_labels(fleet, stack)
-    is_first_run = not resources and fleet.recorded and unlabelled_reason is None and _start(fleet, report, stack)
+    is_first_run = not resources and fleet.recorded and unlabelled_reason is None and _start(fleet, stack)
     preview_reason = unlabelled_reason or _needs_preview(fleet, stack, resources)
     if preview_reason and run.skip_preview:
         report.say(f"{name}: previewed all the same: {preview_reason}")
     if preview_reason is None and run.skip_preview:
-        _update(driver, report, selected_stack, drifted, run.refresh, first=is_first_run)
+        _update(run, selected_stack, drifted, first=is_first_run)
     else:
-        outcome = preview_and_update(
-            run, driver, report, selected_stack, drifted=drifted, pause=pause, is_first_run=is_first_run
-        )
+        outcome = preview_and_update(run, selected_stack, drifted=drifted, pause=pause, is_first_run=is_first_run)
     if on_cluster:
-        _record(fleet, report, name)
+        _record(fleet, name)
     report.ended(name, "previewed" if run.only_preview else "updated", time.monotonic() - started)
     return outcome
 
@@ -107,7 +101,7 @@ def _beyond_labels(fleet: Fleet, stack: Stack) -> str | None:
     plan = fleet.run.plan
     if scope is StackScope.CLUSTER or plan.account is not None:
         return "it has resources on AWS"
-    if not fleet.standard or has_program_config(fleet.driver.root, stack):
+    if not fleet.standard or has_program_config(fleet.run.driver.root, stack):
         return "its program, policy pack or config is not the library's own"
     platform, _ = select(plan, scope, None)
     if platform and (platform.metrics_charts or platform.services):
@@ -139,8 +133,8 @@ def run_tenants(fleet: Fleet, stacks: Sequence[Stack], workers: int) -> list[str
     stacks_to_run = [stack for stack in stacks if fleet.causes.get(stack[0])]
     if not stacks_to_run:
         return []
-    fleet.driver.end_orphans()
-    reports = {name: StackReport(fleet.report) for name, *_ in stacks_to_run}
+    fleet.run.driver.end_orphans()
+    reports = {name: StackReport(fleet.run.report) for name, *_ in stacks_to_run}
     started: dict[str, float] = {}
     is_checked = _are_ready(fleet, [tenant or "" for *_, tenant in stacks_to_run])
 
@@ -149,7 +143,7 @@ def run_tenants(fleet: Fleet, stacks: Sequence[Stack], workers: int) -> list[str
         _run_tenant(fleet, reports[stack[0]], stack, is_checked)
 
     def interrupted() -> None:
-        fleet.report.say("no further stack begins; those at work end first (Ctrl-C again to leave them)")
+        fleet.run.report.say("no further stack begins; those at work end first (Ctrl-C again to leave them)")
 
     failed = []
     error_types = (RunFailed, PreconditionFailed, ApiUnreachable)
@@ -160,12 +154,12 @@ def run_tenants(fleet: Fleet, stacks: Sequence[Stack], workers: int) -> list[str
         if result.failed is not None:
             failed.append(name)
         success_result = "previewed" if fleet.run.only_preview else "updated"
-        fleet.report.ended(name, "failed" if result.failed else success_result, seconds, result.failed)
+        fleet.run.report.ended(name, "failed" if result.failed else success_result, seconds, result.failed)
         count = f"[{number}/{len(stacks_to_run)}]"
         if result.failed:
             click.echo(f"tenancy: {count} {name}: failed: {result.failed}", err=True)
         else:
-            fleet.report.say(f"{count} {name}: done")
+            fleet.run.report.say(f"{count} {name}: done")
     return failed
 
 
@@ -174,12 +168,11 @@ def _are_ready(fleet: Fleet, tenants: Sequence[str]) -> bool:
     the others go on."""
     from tenancy.cluster.preflight import PreconditionFailed, check
 
-    plan = fleet.run.plan
+    run, plan = fleet.run, fleet.run.plan
+    tenant_plans = [plan.tenant(name) for name in tenants]
     try:
-        for text in check(
-            fleet.driver.api, plan, None, [plan.tenant(name) for name in tenants], fleet.run.leavers.by_hand
-        ):
-            fleet.report.say(f"note: {text}")
+        for text in check(run.driver.api, plan, None, tenant_plans, run.leavers.by_hand):
+            run.report.say(f"note: {text}")
     except PreconditionFailed:
         return False
     return True
@@ -195,58 +188,61 @@ def _run_tenant(fleet: Fleet, report: StackReport, stack: Stack, is_checked: boo
     from tenancy.lifecycle.adoption import quota_notes
 
     name, _, tenant = stack
-    run, driver = fleet.run, fleet.driver.for_parallel_run(report.say)
+    driver = fleet.run.driver.for_parallel_run(report.say)
+    run = fleet.run._replace(driver=driver, report=report)
+    fleet = replace(fleet, run=run)
     tenant_plan = run.plan.tenant(tenant or "")
     if not is_checked:
-        check(driver.api, run.plan, None, [tenant_plan], fleet.run.leavers.by_hand)
+        check(driver.api, run.plan, None, [tenant_plan], run.leavers.by_hand)
     if name in fleet.existing:
         for text in quota_notes(driver.api, [tenant_plan]):
             report.say(text)
     selected_stack = driver.open_known(name, exists=name in fleet.existing)
-    drifted, refresh = fleet.selector(name, tenant), run.refresh
+    drifted = fleet.selector(name, tenant)
     if drifted and set(fleet.causes[name]) == {Cause.DRIFT}:
-        reverted = revert_drift(driver, report, selected_stack, drifted, run.only_preview)
+        reverted = revert_drift(run, selected_stack, drifted)
         stored = [
             path_of(resource["inputs"]) for resource in driver.resources(selected_stack) if "kind" in resource["inputs"]
         ]
         if is_as_planned(reverted.drifted, map(path_of, tenant_plan.objects()), stored):
             return
-        drifted, refresh = None, reverted.missing or refresh
+        drifted, run = None, run._replace(refresh=reverted.missing or run.refresh)
     if fleet.recorded:
         records.forget(driver.api, name)
     resources = driver.resources(selected_stack) if name in fleet.existing else []
-    is_first_run = not resources and fleet.recorded and _start(fleet, report, stack)
+    is_first_run = not resources and fleet.recorded and _start(fleet, stack)
     leaving_names = {tenant_plan.name, *(space.name for space in tenant_plan.namespaces)} & run.leavers.names
     spaces = [space.name for space in tenant_plan.namespaces]
     uses_library_program = fleet.standard and not has_program_config(driver.root, stack)
     skips_preview = uses_library_program and not run.only_preview and not leaving_names and not run.leavers.by_hand
     if skips_preview and needs_preview(resources, {tenant_plan.name}, spaces) is None:
-        program = partial(register, fleet.loaded, run.plan, tenant_plan.name, driver.api)
-        _update(driver, report, selected_stack, drifted, refresh, program=program, first=is_first_run)
+        program = partial(register, run.loaded, run.plan, tenant_plan.name, driver.api)
+        _update(run, selected_stack, drifted, program=program, first=is_first_run)
     else:
-        preview_and_update(run._replace(refresh=refresh), driver, report, selected_stack, drifted=drifted)
-    _record(fleet, report, name)
+        preview_and_update(run, selected_stack, drifted=drifted)
+    _record(fleet, name)
 
 
-def _update(
-    driver: Driver, report: Report, selected_stack: Any, drifted: str | None, refresh: bool, **update_options: Any
-) -> None:
+def _update(run: EnvironmentRun, selected_stack: Any, drifted: str | None, **update_options: Any) -> None:
     """Update a stack without a preview; drift of its objects is reverted first. `update_options` are those of
     `Driver.update`."""
+    refresh = run.refresh
     if drifted:
-        refresh = revert_drift(driver, report, selected_stack, drifted, only_preview=False).missing or refresh
-    report.show(selected_stack.name, driver.update(selected_stack, refresh=refresh, **update_options))
+        refresh = revert_drift(run, selected_stack, drifted).missing or refresh
+    run.report.show(selected_stack.name, run.driver.update(selected_stack, refresh=refresh, **update_options))
 
 
-def _start(fleet: Fleet, report: Report, stack: Stack) -> bool:
+def _start(fleet: Fleet, stack: Stack) -> bool:
     """Prepare the first run of a stack that has no resources; whether its state may be written at the end alone."""
     from tenancy.planning.scope import objects_of, select
 
     name, scope, tenant = stack
     platform, tenants = select(fleet.run.plan, scope, tenant)
     # The platform's namespace is made before those of tenants.
-    if name in fleet.existing or _namespace_exists(fleet.driver.api, objects_of(platform, () if platform else tenants)):
-        _remove_unrecorded(fleet, report, stack)
+    if name in fleet.existing or _namespace_exists(
+        fleet.run.driver.api, objects_of(platform, () if platform else tenants)
+    ):
+        _remove_unrecorded(fleet, stack)
     # Nothing on AWS, no chart, and no namespace of another owner may depend on a state that a killed engine does not
     # write: no label finds them.
     return not any(
@@ -262,7 +258,7 @@ def _namespace_exists(api: Api, planned: Sequence[Object]) -> bool:
     return any(api.request("GET", path_of(item)).ok for item in planned if item["kind"] == "Namespace")
 
 
-def _remove_unrecorded(fleet: Fleet, report: Report, stack: Stack) -> None:
+def _remove_unrecorded(fleet: Fleet, stack: Stack) -> None:
     """Remove what a run made whose state was never written or is lost, and that the files no longer have; the engine
     takes over the rest. RunFailed if another stack has the tenant, or if the file of a tenant was deleted."""
     from tenancy.cluster.api import path_of
@@ -272,9 +268,9 @@ def _remove_unrecorded(fleet: Fleet, report: Report, stack: Stack) -> None:
     from tenancy.planning.scope import StackScope, objects_of, select
 
     name, scope, tenant = stack
-    plan, leavers, api = fleet.run.plan, fleet.run.leavers, fleet.driver.api
+    run, plan, api = fleet.run, fleet.run.plan, fleet.run.driver.api
     platform_stack = plan.environment
-    if tenant and platform_stack in fleet.existing and tenant in fleet.driver.components(platform_stack):
+    if tenant and platform_stack in fleet.existing and tenant in run.driver.components(platform_stack):
         raise RunFailed(
             f"given stack {platform_stack}, which has tenant {tenant}; rule: each object is in one stack; "
             "change: `tenancy "
@@ -290,7 +286,7 @@ def _remove_unrecorded(fleet: Fleet, report: Report, stack: Stack) -> None:
         {unrecorded_object.tenant for unrecorded_object in unrecorded_objects if unrecorded_object.tenant}
         - known_tenants
     ):
-        if removed_tenant not in leavers.by_hand:
+        if removed_tenant not in run.leavers.by_hand:
             raise RunFailed(
                 f"given stack {name}, whose tenant {removed_tenant} has no file; "
                 f"{stages_advice(removed_tenant, platform_stack)}"
@@ -301,7 +297,7 @@ def _remove_unrecorded(fleet: Fleet, report: Report, stack: Stack) -> None:
         unrecorded_objects = [
             unrecorded_object for unrecorded_object in unrecorded_objects if unrecorded_object.tenant != removed_tenant
         ]
-        remove_unrecorded_tenant(fleet.driver, report, name, tenant_objects, leavers.timeout)
+        remove_unrecorded_tenant(run, name, tenant_objects)
     try:
         removed_objects = remove_unplanned(
             api, unrecorded_objects, {path_of(item) for item in objects_of(*select(plan, scope, tenant))}
@@ -309,12 +305,12 @@ def _remove_unrecorded(fleet: Fleet, report: Report, stack: Stack) -> None:
     except RemovalTimeout as error:
         raise RunFailed(f"stack {name}: {error}") from error
     for unrecorded_object in removed_objects:
-        report.say(
+        run.report.say(
             f"{name}: removed {unrecorded_object}, which a run that was ended had made and the files no longer have"
         )
 
 
-def _record(fleet: Fleet, report: Report, stack: str) -> None:
+def _record(fleet: Fleet, stack: str) -> None:
     """Record a stack's success. Without the record it runs again the next time, and changes nothing."""
     from tenancy.cluster.api import ApiUnreachable
     from tenancy.deploy import records
@@ -322,6 +318,6 @@ def _record(fleet: Fleet, report: Report, stack: str) -> None:
     if not fleet.recorded:
         return
     try:
-        records.write(fleet.driver.api, stack, fleet.digests[stack])
+        records.write(fleet.run.driver.api, stack, fleet.digests[stack])
     except ApiUnreachable as error:
-        report.say(f"note: {error}; the next run repeats the stack")
+        fleet.run.report.say(f"note: {error}; the next run repeats the stack")

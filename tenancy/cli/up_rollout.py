@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from tenancy.catalog import vocabulary as words
 from tenancy.cli.up_decision import Fleet
 from tenancy.cli.up_fleet import run_shared, run_tenants
+from tenancy.cli.up_gate import gate_findings
 
 if TYPE_CHECKING:
+    from tenancy.cli.up_settings import EnvironmentRun
     from tenancy.cluster.api import Api
     from tenancy.planning.scope import Stack
 
 MAX_NAMED_STACKS = 5
 """Stacks that a message names."""
-MAX_CHECK_LINES = 12
-"""Lines of a failed check that the message has."""
 
 
 def run_stacks(fleet: Fleet, stacks: Sequence[Stack], workers: int | None) -> list[str]:
@@ -35,33 +32,33 @@ def run_stacks(fleet: Fleet, stacks: Sequence[Stack], workers: int | None) -> li
             outcome = run_shared(fleet, stack)
             can_run_tenants = can_run_tenants and not (fleet.run.only_preview and outcome and outcome.changes)
         elif stack == tenants[0] and not can_run_tenants:
-            fleet.report.say(f"{name}: no preview of the tenants is possible before the platform is deployed")
+            fleet.run.report.say(f"{name}: no preview of the tenants is possible before the platform is deployed")
         elif stack == tenants[0]:
             failed = run_waves(fleet, tenants, workers or default_workers(*available()))
     return failed
 
 
 def run_waves(
-    fleet: Fleet, stacks: Sequence[Stack], workers: int, gate: Callable[[Fleet], list[str]] | None = None
+    fleet: Fleet, stacks: Sequence[Stack], workers: int, gate: Callable[[EnvironmentRun], list[str]] | None = None
 ) -> list[str]:
     """Run the tenants' stacks that need it, those of a new program in the environment's waves; the names of failed
     ones. RunFailed if a wave fails or a gate is red."""
     from tenancy.deploy.driver import RunFailed
     from tenancy.deploy.rollout import waves, waves_for_new_program
 
-    environment = fleet.loaded.environment
+    environment = fleet.run.loaded.environment
     if environment.rollout is None or fleet.run.only_preview:
         return run_tenants(fleet, stacks, workers)
-    planned = waves(environment, fleet.loaded.tenants, environment.rollout)
+    planned = waves(environment, fleet.run.loaded.tenants, environment.rollout)
     waves_to_run = [wave for wave in waves_for_new_program(planned, fleet.causes) if wave.stacks]
     stacks_in_waves = {name for wave in waves_to_run for name in wave.stacks}
     failed = run_tenants(fleet, [stack for stack in stacks if stack[0] not in stacks_in_waves], workers)
     for wave in waves_to_run:
         if wave.name != planned[0].name:
             _pause(fleet, environment.rollout.pause, wave.name)
-            if problems := (gate or gate_findings)(fleet):
+            if problems := (gate or gate_findings)(fleet.run):
                 raise RunFailed(_stopped_text(fleet, f"before {wave.name}", problems))
-        fleet.report.say(f"{wave.name}: {len(wave.stacks)} stacks")
+        fleet.run.report.say(f"{wave.name}: {len(wave.stacks)} stacks")
         if failed_stacks := run_tenants(fleet, [stack for stack in stacks if stack[0] in wave.stacks], workers):
             raise RunFailed(_stopped_text(fleet, f"in {wave.name}", [f"stacks failed: {', '.join(failed_stacks)}"]))
     return failed
@@ -73,7 +70,7 @@ def expect_former_environments(fleet: Fleet, reach: Callable[[str], Api] | None 
     from tenancy.deploy.decide import Cause
     from tenancy.deploy.driver import RunFailed
 
-    rollout, name = fleet.loaded.environment.rollout, fleet.run.plan.environment
+    rollout, name = fleet.run.loaded.environment.rollout, fleet.run.plan.environment
     new = [stack for stack, causes in fleet.causes.items() if Cause.PROGRAM in causes and Cause.REQUESTED not in causes]
     if not new or rollout is None or fleet.run.only_preview:
         return
@@ -97,7 +94,7 @@ def _unready_reason(fleet: Fleet, former: str, program: str, reach: Callable[[st
     from tenancy.spec.reading.problems import SpecError
 
     try:
-        loaded = load(fleet.loaded.folder.parent / former)
+        loaded = load(fleet.run.loaded.folder.parent / former)
         plan = make_plan(loaded, loaded.day)
         stack_records = records.read((reach or Api)(plan.context))
     except (SpecError, ApiUnreachable) as error:
@@ -116,71 +113,9 @@ def _unready_reason(fleet: Fleet, former: str, program: str, reach: Callable[[st
     )
 
 
-def gate_findings(fleet: Fleet) -> list[str]:
-    """Findings of the gate: attacks that succeed, queues that admit nothing, and critical alerts."""
-    queues = inactive_queues(fleet.driver.api, fleet.run.plan.environment)
-    return [*_verification_gaps(fleet), *queues, *alert_findings(fleet)]
-
-
-def alert_findings(fleet: Fleet) -> Iterator[str]:
-    """Critical alerts of the environment, or why they are not known; none where no metrics are collected, or where
-    `rollout` ignores them."""
-    from tenancy.cluster.alerts import firing
-    from tenancy.cluster.prometheus import PrometheusUnavailable
-    from tenancy.spec.fields.rollout import AlertGate
-
-    environment = fleet.loaded.environment
-    ignored = environment.rollout is not None and environment.rollout.alerts is AlertGate.IGNORED
-    address = _prometheus(fleet)
-    if ignored or not address:
-        return
-    try:
-        yield from firing(fleet.driver.api, environment.environment, address)
-    except PrometheusUnavailable as error:
-        yield f"{error}; to go on without alerts: `alerts: ignored` in rollout"
-
-
-def _prometheus(fleet: Fleet) -> str:
-    """Address of the environment's Prometheus; empty if it has none. A lab has one beside its control plane, or none,
-    whatever the environment's files say: no operator runs in it."""
-    if fleet.run.plan.context != words.LAB_CONTEXT:
-        metrics = fleet.loaded.environment.metrics
-        return metrics.address if metrics.collected else ""
-    from tenancy.lab import ports
-    from tenancy.lab.layout import Lab
-
-    lab = Lab.locate(fleet.driver.root)
-    # Port 0 refuses every connection: a Prometheus that was asked for and never started is red too.
-    port = ports.remembered(lab).get("prometheus", 0)
-    return f"http://127.0.0.1:{port}" if lab.recall().get("metrics") else ""
-
-
-def inactive_queues(api: Api, environment: str) -> Iterator[str]:
-    """ClusterQueues of the environment that Kueue does not serve; without Kueue none."""
-    from tenancy.cluster.selectors import environment_selector
-
-    path = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues"
-    for item in api.items(f"{path}?labelSelector={environment_selector(environment)}", absent=True):
-        if item["spec"].get("stopPolicy", "None") != "None":
-            continue  # on hold on purpose
-        for condition in (item.get("status") or {}).get("conditions") or ():
-            if condition["type"] == "Active" and condition["status"] != "True":
-                yield f"ClusterQueue {item['metadata']['name']} is not active: {condition.get('message', '')}"
-
-
-def _verification_gaps(fleet: Fleet) -> Iterator[str]:
-    """Nothing if `tenancy verify` finds no gap; it runs in a process of its own, whose memory ends with it."""
-    lab = ["--lab"] if fleet.run.plan.context == words.LAB_CONTEXT else []
-    command = [sys.executable, "-m", "tenancy", "verify", str(fleet.loaded.folder), "--brief", *lab]
-    process = subprocess.run(command, capture_output=True, text=True, check=False)
-    if process.returncode:
-        lines = (process.stdout + process.stderr).strip().splitlines()[-MAX_CHECK_LINES:]
-        yield "`tenancy verify` found a gap:\n    " + "\n    ".join(lines)
-
-
 def _pause(fleet: Fleet, minutes: int, wave: str) -> None:
     if minutes:
-        fleet.report.say(f"{wave} begins after {minutes} min and a gate (Ctrl-C stops the rollout here)")
+        fleet.run.report.say(f"{wave} begins after {minutes} min and a gate (Ctrl-C stops the rollout here)")
     time.sleep(60 * minutes)
 
 

@@ -1,4 +1,4 @@
-"""Settings of one run of `tenancy up`, as its command line and the files have them, and the stacks that it selects."""
+"""One run of `tenancy up`, as its command line and the files have it, and the stacks that it selects."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tenancy.cli.common import BAD_INPUT, fail
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from tenancy.cli.up_report import Report
     from tenancy.deploy.driver import Driver
     from tenancy.planning import Plan
     from tenancy.planning.scope import Stack
@@ -61,19 +62,6 @@ class RemovableTenants(NamedTuple):
         return bool(self.by_hand) or any(t.adopt and t.tenant in self.by_file for t in loaded.tenants)
 
 
-class RunSettings(NamedTuple):
-    """Settings of all stacks of one run."""
-
-    plan: Plan
-    leavers: RemovableTenants
-    only_preview: bool
-    refresh: bool
-    skip_preview: bool = False
-    """Whether the preview of a shared stack is left out where it would refuse nothing."""
-    replacing: frozenset[str] = frozenset()
-    """Node groups and zones that --replace names."""
-
-
 @dataclass(frozen=True, slots=True)
 class StackSelection:
     """Options that select stacks."""
@@ -82,6 +70,23 @@ class StackSelection:
     """Arguments of --stack; empty for all."""
     shard: tuple[int, int] | None
     """Part and number of parts."""
+
+
+class EnvironmentRun(NamedTuple):
+    """Parts that every step of one run reads: the files, their plan, the options, the engine and the report."""
+
+    loaded: Loaded
+    plan: Plan
+    leavers: RemovableTenants
+    driver: Driver
+    report: Report
+    selection: StackSelection
+    only_preview: bool
+    refresh: bool
+    skip_preview: bool = False
+    """Whether the preview of a shared stack is left out where it would refuse nothing."""
+    replacing: frozenset[str] = frozenset()
+    """Node groups and zones that --replace names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +100,6 @@ class SelectedStacks:
     """The stack of a cluster that this run makes."""
     others: tuple[Stack, ...]
     """The rest, in the order in which they run."""
-    requested_names: tuple[str, ...]
-    """Arguments of --stack."""
     is_whole: bool
     """Whether the options leave out no stack."""
 
@@ -136,12 +139,13 @@ def expect_replaceable(environment: Environment, names: Collection[str]) -> None
             fail(f"given --replace {name}; rule: {rule}; change: {change}", BAD_INPUT)
 
 
-def select_stacks(driver: Driver, environment: Environment, plan: Plan, selection: StackSelection) -> SelectedStacks:
+def select_stacks(run: EnvironmentRun) -> SelectedStacks:
     """The stacks that the options select, in the order in which they run; ends the command if one is not the
     environment's."""
     from tenancy.planning.scope import StackScope, in_shard, ordered_stacks, stacks
 
-    planned_stacks = list(stacks(plan, environment.stacks))
+    plan, selection = run.plan, run.selection
+    planned_stacks = list(stacks(plan, run.loaded.environment.stacks))
     names = tuple(name for name, *_ in planned_stacks)
     if unknown := set(selection.names) - set(names):
         fail(
@@ -150,7 +154,7 @@ def select_stacks(driver: Driver, environment: Environment, plan: Plan, selectio
             BAD_INPUT,
         )
     # The other stacks need the system nodes to run on; without these nodes the cluster is incomplete.
-    cluster_exists = plan.cluster is None or driver.has_resource(names[0], plan.cluster.system)
+    cluster_exists = plan.cluster is None or run.driver.has_resource(names[0], plan.cluster.system)
     selected_stacks = [
         stack
         for stack in ordered_stacks(planned_stacks, cluster_exists)
@@ -164,6 +168,5 @@ def select_stacks(driver: Driver, environment: Environment, plan: Plan, selectio
         cluster_exists=cluster_exists,
         new_cluster=selected_stacks[0] if makes_cluster else None,
         others=tuple(selected_stacks[1:] if makes_cluster else selected_stacks),
-        requested_names=selection.names,
         is_whole=not (selection.names or selection.shard),
     )

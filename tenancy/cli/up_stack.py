@@ -10,10 +10,8 @@ from tenancy.catalog import vocabulary as words
 from tenancy.cli.up_cluster import cluster_changes, permitted_changes, protect, refuse_unpermitted
 
 if TYPE_CHECKING:
-    from tenancy.cli.up_report import Report
-    from tenancy.cli.up_settings import RemovableTenants, RunSettings, SelectedStacks
+    from tenancy.cli.up_settings import EnvironmentRun, SelectedStacks
     from tenancy.deploy.changes import Outcome
-    from tenancy.deploy.driver import Driver
     from tenancy.deploy.unrecorded_objects import UnrecordedObject
     from tenancy.planning import Plan
 
@@ -33,11 +31,12 @@ def stages_advice(tenant: str, environment: str) -> str:
     )
 
 
-def _refuse_skipped_stages(driver: Driver, plan: Plan, stack: Any, leavers: RemovableTenants) -> None:
+def _refuse_skipped_stages(run: EnvironmentRun, stack: Any) -> None:
     """Raise RunFailed if a tenant skipped stages before `offboarding: remove`, or if no Kueue runs to end its work."""
     from tenancy.deploy.driver import RunFailed
     from tenancy.lifecycle.removal import kueue_runs, skipped_hold
 
+    driver, leavers, environment = run.driver, run.leavers, run.plan.environment
     leaving_tenants = [tenant for tenant in sorted(leavers.names) if driver.tenant_resources(stack, tenant)]
     if leaving_tenants and kueue_runs(driver.api) is False:
         raise RunFailed(
@@ -52,8 +51,8 @@ def _refuse_skipped_stages(driver: Driver, plan: Plan, stack: Any, leavers: Remo
         if spaces and (resource := skipped_hold(driver.api, spaces)):
             raise RunFailed(
                 f"given tenant {tenant} with offboarding: remove, whose {', '.join(resource)} is in use; rule: a "
-                f"tenant leaves in stages; change: write `offboarding: hold` and run `tenancy up {plan.environment}`, "
-                f"save what it owns with `tenancy export {tenant} {plan.environment}`, then write "
+                f"tenant leaves in stages; change: write `offboarding: hold` and run `tenancy up {environment}`, "
+                f"save what it owns with `tenancy export {tenant} {environment}`, then write "
                 "`offboarding: remove`; nothing was changed"
             )
 
@@ -62,12 +61,13 @@ def _namespaces(resources: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any
     return [resource for resource in resources if resource["type"] == words.NAMESPACE_TYPE]
 
 
-def _remove_tenant(driver: Driver, report: Report, stack: Any, tenant: str, timeout: int) -> None:
+def _remove_tenant(run: EnvironmentRun, stack: Any, tenant: str) -> None:
     """Remove access bindings, work and namespaces of a tenant, in this order. The engine's update removes the rest."""
     from tenancy.deploy.changes import is_access_binding
     from tenancy.deploy.driver import RunFailed
     from tenancy.lifecycle.removal import RemovalTimeout, end_and_remove, mark_left, require_removable_bindings
 
+    driver, report = run.driver, run.report
     resources = driver.tenant_resources(stack, tenant)
     if not resources:
         return
@@ -83,16 +83,16 @@ def _remove_tenant(driver: Driver, report: Report, stack: Any, tenant: str, time
     try:
         require_removable_bindings(driver.api, bindings)
         report.show(stack.name, driver.delete_access(stack, tenant))
-        end_and_remove(driver.api, namespace_names, queues, timeout, lambda text: report.say(f"{stack.name}: {text}"))
+        end_and_remove(
+            driver.api, namespace_names, queues, run.leavers.timeout, lambda text: report.say(f"{stack.name}: {text}")
+        )
         kept_namespaces = [resource["id"] for resource in namespaces if resource.get("retainOnDelete")]
         mark_left(driver.api, kept_namespaces)
     except RemovalTimeout as error:
         raise RunFailed(f"stack {stack.name}: tenant {tenant} is not removed\n  {error}") from error
 
 
-def remove_unrecorded_tenant(
-    driver: Driver, report: Report, stack: str, unrecorded_objects: Sequence[UnrecordedObject], timeout: int
-) -> None:
+def remove_unrecorded_tenant(run: EnvironmentRun, stack: str, unrecorded_objects: Sequence[UnrecordedObject]) -> None:
     """Remove a tenant's objects that no state has, in the order of `_remove_tenant`."""
     from tenancy.deploy.driver import RunFailed
     from tenancy.deploy.unrecorded_objects import remove_all
@@ -101,15 +101,14 @@ def remove_unrecorded_tenant(
     if not unrecorded_objects:
         return
     try:
-        remove_all(driver.api, unrecorded_objects, timeout, lambda text: report.say(f"{stack}: {text}"))
+        report_text = lambda text: run.report.say(f"{stack}: {text}")  # noqa: E731
+        remove_all(run.driver.api, unrecorded_objects, run.leavers.timeout, report_text)
     except RemovalTimeout as error:
         raise RunFailed(f"stack {stack}: its tenant is not removed\n  {error}") from error
 
 
 def preview_and_update(
-    run: RunSettings,
-    driver: Driver,
-    report: Report,
+    run: EnvironmentRun,
     stack: Any,
     *,
     drifted: str | None = None,
@@ -122,19 +121,19 @@ def preview_and_update(
     from tenancy.deploy.driver import RunFailed
     from tenancy.planning.aws.creation import wave_text
 
-    plan, leavers, only_preview, refresh = run.plan, run.leavers, run.only_preview, run.refresh
-    name = stack.name
+    plan, leavers, driver, report = run.plan, run.leavers, run.driver, run.report
+    name, only_preview, refresh = stack.name, run.only_preview, run.refresh
     platform_aws = plan.platform.data
     if name == plan.environment and plan.account and platform_aws and platform_aws.cost_tags:
         driver.set_known_cost_tags(stack, platform_aws.cost_tags, plan.account.region)
-    _refuse_skipped_stages(driver, plan, stack, leavers)
+    _refuse_skipped_stages(run, stack)
     if drifted:
-        refresh = revert_drift(driver, report, stack, drifted, only_preview).missing or refresh
+        refresh = revert_drift(run, stack, drifted).missing or refresh
     leaving_names = leavers.names
-    changes = cluster_changes(driver, plan, stack, run.replacing)
+    changes = cluster_changes(run, stack, run.replacing)
     if not only_preview:
         protect(driver, stack, changes)
-    may = permitted_changes(driver, report, stack, changes)
+    may = permitted_changes(run, stack, changes)
     with driver.unprotected(stack, leaving_names, may.removable, is_final=not only_preview):
         planned = driver.preview(stack, refresh=refresh)
     orphans = [tenant for tenant in tenants_without_file(planned, plan) if tenant not in leavers.by_hand]
@@ -160,7 +159,7 @@ def preview_and_update(
         # A single namespace is removed by the engine itself, in the order that the update of its tenant needs: its
         # replacement is created before it is deleted.
         for tenant in sorted(name for name in leaving_names if words.SEPARATOR not in name):
-            _remove_tenant(driver, report, stack, tenant, leavers.timeout)
+            _remove_tenant(run, stack, tenant)
         for part, resources in _waves(plan, planned)[:-1]:
             report.show(name, driver.update(stack, resources, refresh=refresh))
             # Nothing runs on a new part of the network yet.
@@ -168,7 +167,7 @@ def preview_and_update(
             report.say(f"{name}: {part} is done; the next follows in {wait / 60:.0f} min (Ctrl-C ends the run here)")
             time.sleep(wait)
         report.show(name, driver.update(stack, refresh=refresh, first=is_first_run))
-        protect(driver, stack, cluster_changes(driver, plan, stack))
+        protect(driver, stack, cluster_changes(run, stack))
     return planned
 
 
@@ -180,22 +179,22 @@ class RevertedDrift(NamedTuple):
     """Whether the engine has to refresh, because it has to make objects again."""
 
 
-def revert_drift(driver: Driver, report: Report, stack: Any, selector: str, only_preview: bool) -> RevertedDrift:
+def revert_drift(run: EnvironmentRun, stack: Any, selector: str) -> RevertedDrift:
     """Revert drift of the stack's objects, which the engine does not see, because it compares with its state alone."""
     from tenancy.cluster import drift
     from tenancy.deploy.driver import RunFailed
 
-    altered = driver.drift_with_managers(stack, selector)
+    altered = run.driver.drift_with_managers(stack, selector)
     for altered_object, manager in altered:
-        report.say(f"{stack.name}: drifted: {altered_object}")
-        if only_preview:
+        run.report.say(f"{stack.name}: drifted: {altered_object}")
+        if run.only_preview:
             continue
         try:
-            drift.revert_drift(driver.api, altered_object, manager)
+            drift.revert_drift(run.driver.api, altered_object, manager)
         except drift.RevertFailed as error:
             raise RunFailed(f"stack {stack.name}: {error}; change: restore it by hand, or delete it") from error
     return RevertedDrift(
-        len(altered), not only_preview and any(altered_object.live is None for altered_object, _ in altered)
+        len(altered), not run.only_preview and any(altered_object.live is None for altered_object, _ in altered)
     )
 
 
@@ -245,7 +244,7 @@ def _replaced_groups(plan: Plan, planned: Outcome) -> list[tuple[int, list[str]]
     return sorted(waves.items())
 
 
-def remove_former_tenants(run: RunSettings, driver: Driver, report: Report, stacks: SelectedStacks) -> None:
+def remove_former_tenants(run: EnvironmentRun, stacks: SelectedStacks) -> None:
     """Remove stacks of tenants without a file, in a run that leaves out no stack; raise RunFailed if a stack has a
     tenant that another stack would create."""
     from tenancy.deploy import records
@@ -253,7 +252,7 @@ def remove_former_tenants(run: RunSettings, driver: Driver, report: Report, stac
     from tenancy.deploy.unrecorded_objects import find_unrecorded
     from tenancy.planning.scope import CLUSTER_SUFFIX
 
-    plan, leavers, only_preview = run.plan, run.leavers, run.only_preview
+    plan, driver, report = run.plan, run.driver, run.report
     if not (stacks.cluster_exists and stacks.is_whole):
         return
     for name in driver.stacks(plan.environment):
@@ -279,14 +278,14 @@ def remove_former_tenants(run: RunSettings, driver: Driver, report: Report, stac
         resources = driver.resources(stack)
         # A first run that was killed has left objects, and no state of them.
         unrecorded_objects = [] if resources else find_unrecorded(driver.api, plan.environment, tenant)
-        if (resources or unrecorded_objects) and tenant not in leavers.by_hand:
+        if (resources or unrecorded_objects) and tenant not in run.leavers.by_hand:
             raise RunFailed(f"given stack {name}, whose tenant has no file; {stages_advice(tenant, plan.environment)}")
-        if only_preview:
+        if run.only_preview:
             report.say(f"{name}: its tenant has no file: the remaining resources would be removed")
         else:
             report.say(f"{name}: its tenant has no file: removing the remaining resources")
-            _remove_tenant(driver, report, stack, tenant, leavers.timeout)
-            remove_unrecorded_tenant(driver, report, name, unrecorded_objects, leavers.timeout)
+            _remove_tenant(run, stack, tenant)
+            remove_unrecorded_tenant(run, name, unrecorded_objects)
             report.show(name, driver.destroy(stack))
             driver.forget(stack)
             records.forget(driver.api, name)

@@ -18,7 +18,7 @@ from tenancy import planning
 from tenancy.catalog.days import today
 from tenancy.cli import main
 from tenancy.cli.up_report import Report
-from tenancy.cli.up_settings import RemovableTenants, RunSettings, SelectedStacks, expect_replaceable
+from tenancy.cli.up_settings import EnvironmentRun, RemovableTenants, SelectedStacks, StackSelection, expect_replaceable
 from tenancy.cli.up_stack import preview_and_update, remove_former_tenants
 from tenancy.deploy.changes import Outcome, ResourceChange
 from tenancy.deploy.cluster_changes import ClusterChanges, unrequested_changes
@@ -385,18 +385,28 @@ def test_a_quarter_has_one_zone_and_both_are_the_environments(edits: tuple[tuple
         edited(*edits)
 
 
-def test_a_stack_whose_cluster_the_files_no_longer_build_is_kept() -> None:
-    run = RunSettings(
-        planning.plan(edited(), load(ROOT / "stacks" / "bank").tenants),
-        RemovableTenants(frozenset(), frozenset({"bank.cluster"}), 1),
-        False,
-        False,
+def run_of(driver: Any, *removed_names: str, only_preview: bool = False) -> EnvironmentRun:
+    loaded = load(ROOT / "stacks" / "bank")
+    leavers = RemovableTenants(frozenset(), frozenset(removed_names), 1)
+    plan = planning.plan(edited(), loaded.tenants)
+    return EnvironmentRun(
+        loaded,
+        plan,
+        leavers,
+        driver,
+        Report("text"),
+        StackSelection((), None),
+        only_preview=only_preview,
+        refresh=False,
     )
-    driver: Any = SimpleNamespace(stacks=lambda _: ["bank.cluster"])
-    stacks = SelectedStacks(("bank",), True, None, (), (), is_whole=True)
+
+
+def test_a_stack_whose_cluster_the_files_no_longer_build_is_kept() -> None:
+    run = run_of(SimpleNamespace(stacks=lambda _: ["bank.cluster"]), "bank.cluster")
+    stacks = SelectedStacks(("bank",), True, None, (), is_whole=True)
     with pytest.raises(RunFailed, match="whose cluster the files no longer build"):
-        remove_former_tenants(run, driver, Report("text"), stacks)
-    remove_former_tenants(run, driver, Report("text"), replace(stacks, is_whole=False))
+        remove_former_tenants(run, stacks)
+    remove_former_tenants(run, replace(stacks, is_whole=False))
 
 
 def preview(capsys: pytest.CaptureFixture[str], *changes: ResourceChange) -> list[str]:
@@ -407,9 +417,8 @@ def preview(capsys: pytest.CaptureFixture[str], *changes: ResourceChange) -> lis
         unprotected=lambda *_, **__: nullcontext(),
         preview=lambda *_, **__: outcome,
     )
-    plan = planning.plan(edited(), load(ROOT / "stacks" / "bank").tenants)
-    run = RunSettings(plan, RemovableTenants(frozenset(), frozenset(), 1), only_preview=True, refresh=False)
-    preview_and_update(run, driver, Report("text"), cast("Any", SimpleNamespace(name="bank.cluster")))
+    run = run_of(driver, only_preview=True)
+    preview_and_update(run, cast("Any", SimpleNamespace(name="bank.cluster")))
     return [line for line in capsys.readouterr().out.splitlines() if line.startswith("bank.cluster: wave ")]
 
 
@@ -455,11 +464,10 @@ def test_the_state_of_a_cluster_is_read_once_before_its_preview() -> None:
     driver: Any = SimpleNamespace(
         resources=resources, protect=lambda _, urns: protections.append(urns), unprotected=unprotected
     )
-    plan = planning.plan(edited(), load(ROOT / "stacks" / "bank").tenants)
-    run = RunSettings(plan, RemovableTenants(frozenset(), frozenset(), 1), only_preview=False, refresh=False)
+    run = run_of(driver)
     stack: Any = SimpleNamespace(name="bank.cluster")
     with pytest.raises(Previewed):
-        preview_and_update(run, driver, Report("text"), stack)
+        preview_and_update(run, stack)
     assert reads == ["read"]
     (urns,) = protections
     assert urns

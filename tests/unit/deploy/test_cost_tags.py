@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -167,7 +167,7 @@ class NotAsked(Exception):
 )
 def test_aws_is_asked_before_the_platforms_stack_of_who_pays(payer: Plan, stack: str, pays: bool) -> None:
     from tenancy.cli.up_report import Report
-    from tenancy.cli.up_settings import RemovableTenants, RunSettings
+    from tenancy.cli.up_settings import EnvironmentRun, RemovableTenants, StackSelection
     from tenancy.cli.up_stack import preview_and_update
 
     def ask(_: object, keys: Any, region: str) -> None:
@@ -188,11 +188,14 @@ def test_aws_is_asked_before_the_platforms_stack_of_who_pays(payer: Plan, stack:
         if pays
         else replace(payer, platform=replace(payer.platform, data=replace(payer.platform.data, cost_tags=())))
     )
-    run = RunSettings(plan, RemovableTenants(frozenset(), frozenset(), 1), only_preview=True, refresh=False)
+    leavers, loaded = RemovableTenants(frozenset(), frozenset(), 1), cast("Any", None)
+    run = EnvironmentRun(
+        loaded, plan, leavers, driver, Report("table"), StackSelection((), None), only_preview=True, refresh=False
+    )
     opened = TaggedStack()
     opened.name = stack
     with pytest.raises(AwsAsked if pays and stack == "bank" else NotAsked):
-        preview_and_update(run, driver, Report("table"), opened)
+        preview_and_update(run, opened)
 
 
 def test_a_key_that_is_activated_stays_so_when_the_stack_goes(payer: Plan) -> None:

@@ -12,8 +12,9 @@ from urllib.parse import unquote
 import pytest
 
 from tenancy.catalog import vocabulary as words
-from tenancy.cli import up_rollout
-from tenancy.cli.up_rollout import alert_findings, expect_former_environments, inactive_queues, run_waves
+from tenancy.cli import up_gate, up_rollout
+from tenancy.cli.up_gate import alert_findings, inactive_queues
+from tenancy.cli.up_rollout import expect_former_environments, run_waves
 from tenancy.cluster.alerts import firing
 from tenancy.cluster.api import ApiUnreachable, Response
 from tenancy.cluster.prometheus import PrometheusUnavailable
@@ -144,8 +145,11 @@ class Former:
 def waiting(bank: Loaded, *causes: Cause, after: tuple[str, ...] = ("local",), preview: bool = False) -> Any:
     environment = bank.environment.model_copy(update={"rollout": Rollout(depends_on=after)})
     return SimpleNamespace(
-        loaded=replace(bank, environment=environment, folder=ROOT / "stacks" / "bank"),
-        run=SimpleNamespace(plan=SimpleNamespace(environment="bank"), only_preview=preview),
+        run=SimpleNamespace(
+            loaded=replace(bank, environment=environment, folder=ROOT / "stacks" / "bank"),
+            plan=SimpleNamespace(environment="bank"),
+            only_preview=preview,
+        ),
         causes={"bank": causes},
         digests={"bank": NEW},
     )
@@ -198,10 +202,13 @@ class Ran:
         self.order: list[list[str]] = []
         self.names = [f"bank--{tenant.tenant}" for tenant in tenants]
         self.fleet: Any = SimpleNamespace(
-            loaded=replace(bank, environment=environment, tenants=tenants),
-            run=SimpleNamespace(plan=SimpleNamespace(environment="bank"), only_preview=False),
+            run=SimpleNamespace(
+                loaded=replace(bank, environment=environment, tenants=tenants),
+                plan=SimpleNamespace(environment="bank"),
+                only_preview=False,
+                report=SimpleNamespace(say=self.said.append),
+            ),
             causes=dict.fromkeys(self.names, (Cause.PROGRAM,)),
-            report=SimpleNamespace(say=self.said.append),
         )
 
         def run_tenants(_: Any, stacks: Any, __: int) -> list[str]:
@@ -275,11 +282,9 @@ def test_a_queue_that_kueue_does_not_serve_is_red_and_one_on_hold_is_not() -> No
 def test_the_gate_has_what_the_attacks_the_queues_and_the_alerts_find(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = ("_verification_gaps", "inactive_queues", "alert_findings")
     for part in parts:
-        monkeypatch.setattr(up_rollout, part, lambda *_, part=part: iter([f"found by {part}"]))
-    fleet: Any = SimpleNamespace(
-        driver=SimpleNamespace(api=None), run=SimpleNamespace(plan=SimpleNamespace(environment="bank"))
-    )
-    assert up_rollout.gate_findings(fleet) == [f"found by {part}" for part in parts]
+        monkeypatch.setattr(up_gate, part, lambda *_, part=part: iter([f"found by {part}"]))
+    run: Any = SimpleNamespace(driver=SimpleNamespace(api=None), plan=SimpleNamespace(environment="bank"))
+    assert up_gate.gate_findings(run) == [f"found by {part}" for part in parts]
 
 
 # Alerts
@@ -370,12 +375,12 @@ def test_no_answer_is_red_where_metrics_are_collected_unless_alerts_are_ignored(
     metrics = bank.environment.metrics.model_copy(update={"collector": collector})
     changes = {"metrics": metrics, "rollout": Rollout(alerts=gate)}
     environment = bank.environment.model_copy(update=changes)
-    fleet: Any = SimpleNamespace(
+    run: Any = SimpleNamespace(
         loaded=replace(bank, environment=environment),
-        run=SimpleNamespace(plan=SimpleNamespace(context="bank")),
+        plan=SimpleNamespace(context="bank"),
         driver=SimpleNamespace(api=AlertSource(refused=503)),
     )
-    problems = list(alert_findings(fleet))
+    problems = list(alert_findings(run))
     assert ["`alerts: ignored` in rollout" in problem for problem in problems] == [True] * red
 
 
@@ -390,11 +395,11 @@ def test_a_lab_is_asked_where_it_has_a_prometheus_whatever_the_files_say(
     lab.remember(ports=dict.fromkeys((*ports.NAMES, "prometheus"), 9), metrics={"seed": 1} if watched else {})
     metrics = bank.environment.metrics.model_copy(update={"collector": collector})
     api = AlertSource({"alertname": "GuardMissing"})
-    fleet: Any = SimpleNamespace(
+    run: Any = SimpleNamespace(
         loaded=replace(bank, environment=bank.environment.model_copy(update={"metrics": metrics})),
-        run=SimpleNamespace(plan=SimpleNamespace(context=words.LAB_CONTEXT)),
+        plan=SimpleNamespace(context=words.LAB_CONTEXT),
         driver=SimpleNamespace(api=api, root=tmp_path),
     )
-    problems = list(alert_findings(fleet))
+    problems = list(alert_findings(run))
     assert ["http://127.0.0.1:9 does not answer" in problem for problem in problems] == [True] * watched
     assert api.paths == [], "there is no service in the cluster"

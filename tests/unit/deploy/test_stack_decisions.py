@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
@@ -20,7 +20,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.cli import main
 from tenancy.cli.up_decision import decide_runs
 from tenancy.cli.up_report import Report
-from tenancy.cli.up_settings import RemovableTenants, RunSettings
+from tenancy.cli.up_settings import EnvironmentRun, RemovableTenants, StackSelection
 from tenancy.cluster.api import ApiUnreachable, Response
 from tenancy.deploy import records, workers
 from tenancy.deploy.command import OwnGroupCommand
@@ -88,10 +88,12 @@ class WithoutKubeconfig:
 
 def test_a_cluster_that_is_still_to_be_made_is_asked_nothing(bank: Loaded) -> None:
     plan = make_plan(bank, bank.day)
-    run = RunSettings(plan, RemovableTenants(frozenset(), frozenset(), 1), only_preview=True, refresh=False)
+    leavers, driver = RemovableTenants(frozenset(), frozenset(), 1), cast("Any", WithoutKubeconfig())
+    run = EnvironmentRun(
+        bank, plan, leavers, driver, Report("text"), StackSelection((), None), only_preview=True, refresh=False
+    )
     cluster = next(stack for stack in stacks(plan, bank.environment.stacks) if stack[1] is StackScope.CLUSTER)
-    driver: Any = WithoutKubeconfig()
-    fleet = decide_runs(bank, run, driver, Report("text"), [cluster], ())
+    fleet = decide_runs(run, [cluster])
     assert fleet.causes == {cluster[0]: (Cause.NEW,)}
 
 
