@@ -19,7 +19,7 @@ from scene import GPU, PLATFORM, Object, Scene, condition, end_work, holds
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.clock.controller import Clock
-from tenancy.cluster.api import Response
+from tenancy.cluster.api import ApiUnreachable, Response
 from tenancy.cluster.evictions import late_operator
 from tenancy.explain.gpu_counts import PodTree, counted_devices
 from tenancy.explain.usage import QueueUse
@@ -131,7 +131,13 @@ class Player:
     def _do(self, event: Event) -> None:
         action: Callable[[Event], Response | None] = getattr(self, f"_{event.verb.replace('-', '_')}")
         began = time.monotonic()
-        answer = action(event)
+        try:
+            answer = action(event)
+        except ApiUnreachable as error:
+            # The API server repeats an eviction for up to ten seconds, as long as the pod changes meanwhile.
+            self._touched.add(event.name)
+            self.log.append(f"{event!r} -> {error}")
+            return
         self.seconds[event.verb] += time.monotonic() - began
         refusal = "" if answer is None or answer.ok else f" -> {answer.status} {answer.message[-160:]}"
         self.log.append(f"{event!r}{refusal}")
