@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 import os
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -17,6 +18,7 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
 from tenancy.catalog.days import today
+from tenancy.components.collector import SELDOM_THRESHOLDS
 from tenancy.kube import quantities
 from tenancy.kube.objects import Object
 from tenancy.lab.processes import GOGC
@@ -30,6 +32,8 @@ from tenancy.spec.reading.problems import Problem, SpecError
 pytest.register_assert_rewrite("attack_lab", "engine_project", "engine_aws", "fault_proxy", "scene", "town", "claims")
 # The engine too, not the lab alone.
 os.environ.setdefault("GOGC", GOGC)
+# What is collected and what modules keep stays until the end: the collector would walk all of it again and again.
+gc.set_threshold(*SELDOM_THRESHOLDS)
 
 # Of Hypothesis: `make test-all` chooses the first. How long an example takes depends on the machine, so none is refused
 # for its time.
@@ -259,6 +263,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 modules[module.nodeid] = [item for item in module.collect() if isinstance(item, pytest.Item)]
             for earlier in modules[module.nodeid]:
                 if earlier.nodeid == item.nodeid:
+                    # Of two that are collected at different times, each would have the module's fixtures for itself.
+                    item = earlier
                     break
                 needed = item.get_closest_marker("exhaustive") or not earlier.get_closest_marker("exhaustive")
                 if needed and earlier.nodeid not in collected:
@@ -307,6 +313,18 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         yield
     finally:
         item.config.stash[OF_FOLDER].leave(nextitem.path if nextitem else None)
+        if nextitem is None or nextitem.path != item.path:
+            keep_the_rest()
+
+
+def pytest_collection_finish() -> None:
+    keep_the_rest()
+
+
+def keep_the_rest() -> None:
+    """Let the collector free what is left of a module, and never again look at what it keeps."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -10,17 +10,16 @@ import copy
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args
-
-import yaml
 
 from tenancy.spec.fields.aws import Aws
 from tenancy.spec.fields.base import Spec
 from tenancy.spec.fields.cluster import Cluster
 from tenancy.spec.fields.pools import Pool
 from tenancy.spec.fields.tiers import Tier
-from tests.conftest import in_days
+from tests.conftest import documents, in_days
 
 ENVIRONMENT_FILE, RANGES_FILE = "environment.yaml", "ip-ranges.json"
 RANGES = {"prefixes": [{"ip_prefix": "52.219.72.0/22", "region": "eu-central-1", "service": "S3"}]}
@@ -133,7 +132,12 @@ def at(files: Mapping[str, Any], path: str) -> Any:
 
 def base(edit: FieldEdit | None = None) -> dict[str, Any]:
     """environment.yaml before an edit."""
-    return _with(yaml.safe_load(BASE), edit.before if edit else ())
+    return _with(copy.deepcopy(_base()), edit.before if edit else ())
+
+
+@cache
+def _base() -> dict[str, Any]:
+    return documents(BASE)[0]
 
 
 def edited(edit: FieldEdit) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
@@ -109,7 +108,6 @@ def register(
 
         build(plan, scope, platform, tenants, ask, ask, **({"replacing": replacing} if replacing else {}))
 
-    thresholds = gc.get_threshold()
     try:
         set_mocks(Echo(), project="gpu-tenancy", stack=plan.environment, preview=preview, monitor=Monitor(registered))
         # The engine would show the stack traces; to make them is a fifth of a registration's time.
@@ -118,6 +116,4 @@ def register(
     finally:
         loop.close()
         asyncio.set_event_loop(None)
-        gc.unfreeze()
-        gc.set_threshold(*thresholds)
     return registered

@@ -233,15 +233,6 @@ def test_without_the_clock_an_eviction_without_pods_ends_by_the_command_that_is_
     player.clear()
 
 
-@pytest.mark.exhaustive(reason="a random story under Kueue's own defaults; `make test` holds our settings")
-def test_with_kueues_own_defaults_a_random_story_does_not_hold(player: Player) -> None:
-    events = Story(SEED, KINDS, ("kueue", *OPERATORS)).events(EVENTS)
-    with configured(player.scene, **BEFORE):
-        verdict = played(player, events, patience=20)
-        player.clear()
-    assert verdict, "\n".join(player.log)
-
-
 @pytest.mark.exhaustive(reason="a hole under Kueue's own defaults; what is said of one is in tests/unit/explain")
 def test_a_hole_is_named_and_closes_when_kueue_gets_its_settings(
     player: Player, monkeypatch: pytest.MonkeyPatch

@@ -12,10 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tenancy.iam import evaluator, requests
 from tenancy.iam.conditions import PolicyError, Undocumented
+from tests.conftest import documents
 
 FRAUD = "arn:aws:iam::111122223333:role/fraud"
 
@@ -146,7 +145,7 @@ def vectors() -> dict[str, Vector]:
 
 
 def _of_file(file: Path) -> Iterator[Vector]:
-    for written in yaml.safe_load(file.read_text("utf-8")):
+    for written in documents(file.read_text("utf-8"))[0]:
         if "condition" in written:
             allow = {"Sid": "Condition", "Effect": "Allow", "Action": "*", "Resource": "*"}
             policies = {"identity": [{**allow, "Condition": written["condition"]}]}

@@ -28,7 +28,7 @@ from tenancy.planning import make_plan
 from tenancy.spec.fields.queues import StopPolicy
 from tenancy.spec.loader import Loaded, load
 from tenancy.spec.reading.problems import SpecError
-from tests.conftest import FILES, SpecFolder
+from tests.conftest import FILES, SpecFolder, nonempty
 from tests.spec_cases import ENV, FRAUD, RESEARCH
 
 CLOCK = "queues: {clock: true}\n"
@@ -108,7 +108,7 @@ def test_in_the_lead_the_reserve_queue_has_the_gpus_and_not_the_tenant(world: Lo
 def test_the_reserve_queue_lends_all_that_it_has(world: Loaded) -> None:
     """Quota that is not lent counts as free while borrowers still use the GPUs."""
     (queue,) = [o for o in at(world, clock(16, 45)).queues if o["metadata"]["name"] == words.RESERVE_QUEUE]
-    for group in queue["spec"]["resourceGroups"]:
+    for group in nonempty(queue["spec"]["resourceGroups"]):
         for flavor in group["flavors"]:
             for resource in flavor["resources"]:
                 assert resource["lendingLimit"] == resource["nominalQuota"]
@@ -290,7 +290,11 @@ def test_at_no_instant_is_a_guarantee_less_or_the_sum_another(
     assert again == decision, "the decision is the same if it is made twice"
 
 
-@given(course=st.lists(st.tuples(INSTANTS, st.booleans(), st.sampled_from([0, 49, 99, 100, 10_000])), max_size=6))
+@given(
+    course=st.lists(
+        st.tuples(INSTANTS, st.booleans(), st.sampled_from([0, 49, 99, 100, 10_000])), min_size=1, max_size=6
+    )
+)
 @settings(max_examples=60)
 def test_an_earlier_decision_saves_time_and_changes_nothing(
     world: Loaded, course: list[tuple[dt.datetime, bool, int]]

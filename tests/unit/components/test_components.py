@@ -19,7 +19,7 @@ from tenancy.planning import Plan, make_plan
 from tenancy.planning.scope import StackScope, ordered_stacks, scope_of, stacks
 from tenancy.spec.fields.environment import Layout
 from tenancy.spec.loader import load
-from tests.conftest import every
+from tests.conftest import every, nonempty
 from tests.registered import Registered, register
 
 ROOT = Path(__file__).parents[3]
@@ -70,7 +70,7 @@ def test_no_two_resources_share_a_name(generated: tuple[Plan, Registered]) -> No
 
 
 def test_a_childs_name_starts_with_its_components_and_does_not_repeat_its_kind(single_stack: Registered) -> None:
-    for urn, request in single_stack.kubernetes().items():
+    for urn, request in nonempty(single_stack.kubernetes().items()):
         parent = single_stack.parent(urn).name
         assert request.name == parent or request.name.startswith(parent + "-"), request.name
         assert f"-{request.type.rpartition(':')[2].lower()}-" not in request.name
@@ -91,7 +91,7 @@ def test_a_stack_has_one_component_for_the_platform_and_one_for_each_tenant(
 def test_every_object_has_a_component_for_a_parent(single_stack: Registered) -> None:
     parents = {single_stack.parent(urn).type.rpartition(":")[2] for urn in single_stack.kubernetes()}
     assert parents == {"AdmissionGuards", "ClusterQueues", "GpuTenant", "TenantNamespace"}
-    for urn in single_stack.of("TenantNamespace"):
+    for urn in nonempty(single_stack.of("TenantNamespace")):
         assert single_stack.parent(urn).type == "gpu-tenancy:index:GpuTenant"
 
 
@@ -112,7 +112,7 @@ def test_one_provider_serves_the_stack_and_every_object_names_it(generated: tupl
 def test_edges_are_few_and_do_not_grow_with_tenants(generated: tuple[Plan, Registered]) -> None:
     plan, registered = generated
     gates = max(len(plan.platform.guards), len(plan.platform.queues))
-    for urn, request in registered.kubernetes().items():
+    for urn, request in nonempty(registered.kubernetes().items()):
         of_tenant = registered.parent(urn).type.endswith((":GpuTenant", ":TenantNamespace"))
         assert len(request.dependencies) <= (MOST_EDGES if of_tenant else gates), request.name
 
@@ -149,7 +149,7 @@ def tenant_queues(registered: Registered, tenant: str) -> set[str]:
 def test_a_namespace_waits_for_its_tenants_queues_and_these_for_the_marker(single_stack: Registered) -> None:
     """So a queue is deleted after all that was in it, and no work is admitted before the guards are in force."""
     (marker,) = single_stack.of("ConfigMap")
-    for request in tenant_spaces(single_stack).values():
+    for request in nonempty(tenant_spaces(single_stack).values()):
         queues = tenant_queues(single_stack, request.name.partition(words.SEPARATOR)[0])
         assert "ClusterQueue" in {single_stack.requests[urn].type.rpartition(":")[2] for urn in queues}
         assert set(request.dependencies) == queues
@@ -193,7 +193,7 @@ def test_without_a_queue_a_namespace_waits_for_the_marker(tmp_path: Path) -> Non
 
 def test_a_local_queue_that_leads_elsewhere_is_made_anew(single_stack: Registered) -> None:
     """Its ClusterQueue is immutable."""
-    for urn, request in single_stack.kubernetes().items():
+    for urn, request in nonempty(single_stack.kubernetes().items()):
         queue = request.type.endswith(":LocalQueue")
         assert list(request.replaceOnChanges) == (["spec.clusterQueue"] if queue else []), urn
         assert request.deleteBeforeReplace == queue

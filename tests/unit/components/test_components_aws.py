@@ -23,7 +23,7 @@ from tenancy.planning.aws.cluster import cluster_plan
 from tenancy.planning.scope import StackScope
 from tenancy.spec.loader import load
 from tests import registered
-from tests.conftest import every
+from tests.conftest import every, nonempty
 from tests.registered import Registered, register
 from tests.registered_aws import dependencies_of, if_any, inputs, inputs_of_kinds, kind, on_aws
 
@@ -114,7 +114,7 @@ def test_no_two_resources_share_a_name(single_stack: Registered) -> None:
 
 
 def test_a_childs_name_starts_with_its_components(single_stack: Registered) -> None:
-    for urn, request in on_aws(single_stack).items():
+    for urn, request in nonempty(on_aws(single_stack).items()):
         at = single_stack.parent(urn)
         while not at.type.startswith("gpu-tenancy:"):
             at = single_stack.requests[at.parent]
@@ -131,7 +131,7 @@ def test_every_component_says_that_it_is_complete(single_stack: Registered) -> N
 
 def test_everything_that_can_carry_tags_says_whose_it_is(single_stack: Registered) -> None:
     tagged, tenants = 0, [request.name for request in single_stack.of("GpuTenant").values()]
-    for urn, request in on_aws(single_stack).items():
+    for urn, request in nonempty(on_aws(single_stack).items()):
         if "tags" not in sdk.fields(sdk.arguments_class(sdk.resource_class(request.type) or object)):
             continue
         path = single_stack.path(urn)
@@ -244,7 +244,7 @@ def test_a_role_goes_before_the_namespaces_do(tenant: Registered) -> None:
 def test_a_policy_goes_with_its_role_and_an_entry_with_its_principal(tenant: Registered) -> None:
     """By property, not by order alone: the engine makes anew with a role what was on it."""
     key_by_type = {"RolePolicy": "role", "PodIdentityAssociation": "roleArn", "AccessEntry": "principalArn"}
-    for name, key in key_by_type.items():
+    for name, key in nonempty(key_by_type.items()):
         for request in inputs_of_kinds(tenant, name).values():
             on = request.propertyDependencies[key].urns
             assert any(kind(tenant.requests[urn]) == "Role" for urn in on), request.name

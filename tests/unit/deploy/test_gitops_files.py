@@ -23,7 +23,7 @@ from tenancy.planning import Plan, make_plan
 from tenancy.planning.render import file_texts
 from tenancy.spec.fields.environment import Layout
 from tenancy.spec.loader import Loaded, load
-from tests.conftest import SpecFolder, documents, every, unreserved
+from tests.conftest import SpecFolder, documents, every, nonempty, unreserved
 
 BANK = Path(__file__).parents[3] / "stacks" / "bank"
 LOCAL = BANK.with_name("local")
@@ -146,7 +146,7 @@ def test_isolation_stay_when_a_file_goes_and_access_bindings_do_not(
 
 
 def test_what_stays_of_a_tenant_does_not_count_as_out_of_sync_for_argo(plan: Plan) -> None:
-    for _, item in of_cluster(objects(plan, GitOpsTool.ARGO)):
+    for _, item in nonempty(of_cluster(objects(plan, GitOpsTool.ARGO))):
         notes = item["metadata"]["annotations"]
         assert (notes.get(COMPARE) == "IgnoreExtraneous") is (SYNC in notes), key(item)
 
@@ -194,7 +194,7 @@ def test_each_tenant_is_in_one_application_of_argos_and_the_platform_in_its_own(
     of_shards = {f"bank.shard-{n}": f"rendered/bank/shards/shard-{n}" for n in (1, 2, 3)}
     assert folders == {"bank.platform": "rendered/bank/platform", **of_shards}
     usual, sharded_tenants = objects(plan, GitOpsTool.ARGO), {}
-    for path, items in files.items():
+    for path, items in nonempty(files.items()):
         part, _, shard_path = path.partition("/")
         if part == "shards":
             sharded_tenants["tenants/" + shard_path.partition("/")[2]] = items
@@ -314,7 +314,7 @@ def test_the_operator_has_a_stack_for_each_and_tenants_wait_for_the_platform(pla
 @pytest.mark.parametrize("backend", ["", "s3://bank-pulumi-state?region=eu-central-1"])
 def test_a_stack_reads_its_variables_as_the_operator_does(backend: str, plan: Plan) -> None:
     source = GitOpsSource("https://git.bank.example/gpus", image=IMAGE, backend=backend)
-    for item in objects(plan, GitOpsTool.OPERATOR, source)["gitops/stacks.yaml"]:
+    for item in nonempty(objects(plan, GitOpsTool.OPERATOR, source)["gitops/stacks.yaml"]):
         for reference in item["spec"]["envRefs"].values():
             assert reference.keys() == {"type", reference["type"].lower()}
         assert ("PULUMI_ACCESS_TOKEN" in item["spec"]["envRefs"]) is not bool(backend)

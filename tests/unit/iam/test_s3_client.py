@@ -36,7 +36,7 @@ from gpu_tenancy_s3 import (
     WriteConflict,
 )
 from gpu_tenancy_s3 import client as module
-from tests.conftest import every
+from tests.conftest import every, nonempty
 
 BUCKET = "bank-datasets"
 MIB = 2**20
@@ -518,7 +518,7 @@ def test_a_denial_names_action_object_and_what_may_be_missing(far: Prefix, wire:
         "s3:PutObject": lambda: far.put("x", b""),
         "s3:ListBucket": lambda: list(far.list("x")),
     }
-    for action, act in acts.items():
+    for action, act in nonempty(acts.items()):
         with pytest.raises(Denied, match="storage in the tenant's file") as denied:
             act()
         assert denied.value.action == action

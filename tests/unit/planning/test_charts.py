@@ -42,7 +42,7 @@ from tenancy.planning.observability.metrics import stack_values
 from tenancy.planning.queueing.kueue import MANAGED_NAMESPACES, configuration
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.metrics import Collector, Metrics
-from tests.conftest import documents
+from tests.conftest import documents, nonempty
 from tests.daemonsets import DAEMONSETS, TOLERATE_ALL
 
 GPU = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
@@ -624,7 +624,7 @@ def test_the_system_starts_while_kueue_is_away(queue: list[dict[str, Any]]) -> N
     ]
     judged = {resource for webhook in judging for rule in webhook["rules"] for resource in rule["resources"]}
     assert {"pods", "jobs", "deployments", "statefulsets"} <= judged
-    for webhook in judging:
+    for webhook in nonempty(judging):
         assert webhook["namespaceSelector"] == MANAGED_NAMESPACES, webhook["name"]
 
 

@@ -22,7 +22,7 @@ from tenancy.spec.fields.people import Role
 from tenancy.spec.fields.pools import Flavor, Sharing
 from tenancy.spec.loader import Loaded
 from tests.claims import by_claim
-from tests.conftest import every
+from tests.conftest import every, nonempty
 
 Object = dict[str, Any]
 
@@ -110,17 +110,17 @@ def test_a_replica_of_a_shared_gpu_has_no_class(claimed: Loaded) -> None:
 
 
 def test_no_extended_resource_of_a_gpu_is_granted_beside_claims(dra: Plan) -> None:
-    for item in quotas_of(dra):
+    for item in nonempty(quotas_of(dra)):
         hard = item["spec"]["hard"]
         assert hard[f"requests.{gpus.GPU}"] == "0"
         assert {count for key, count in hard.items() if key.startswith("requests.nvidia.com/")} == {"0"}
-    for space in kinds(dra, "Namespace"):
+    for space in nonempty(kinds(dra, "Namespace")):
         assert "nvidia.com" not in space["metadata"].get("annotations", {}).get(words.ALLOWED_RESOURCES, "")
 
 
 def test_every_class_is_in_every_quota_as_device_and_as_resource(dra: Plan, claimed: Loaded) -> None:
     class_names = {*claimed.environment.flavors, *DRIVER_CLASSES}
-    for item in quotas_of(dra):
+    for item in nonempty(quotas_of(dra)):
         hard = item["spec"]["hard"]
         for name in class_names:
             assert hard[name + CLASS_QUOTA] == hard[CLASS_AS_RESOURCE + name], "either way the same number"
@@ -205,6 +205,6 @@ def test_with_the_device_plugin_there_is_nothing_to_claim_and_no_right_to(plan: 
 
 
 def test_with_the_device_plugin_every_quota_has_room_for_no_claim(plan: Plan) -> None:
-    for item in quotas_of(plan):
+    for item in nonempty(quotas_of(plan)):
         assert {item["spec"]["hard"][key] for key in CLAIM_COUNTS} == {"0"}
         assert not any("deviceclass" in key for key in item["spec"]["hard"])

@@ -385,9 +385,9 @@ def test_the_number_of_guards_does_not_grow_with_tenants(environment: Environmen
 
 
 def test_every_guard_fails_closed_and_denies(plan: Plan) -> None:
-    for policy in kinds(plan.platform.guards, "ValidatingAdmissionPolicy"):
+    for policy in nonempty(kinds(plan.platform.guards, "ValidatingAdmissionPolicy")):
         assert policy["spec"]["failurePolicy"] == "Fail"
-    for binding in kinds(plan.platform.guards, "ValidatingAdmissionPolicyBinding"):
+    for binding in nonempty(kinds(plan.platform.guards, "ValidatingAdmissionPolicyBinding")):
         assert "Deny" in binding["spec"]["validationActions"]
 
 
@@ -398,7 +398,7 @@ def test_every_guard_is_bound(plan: Plan) -> None:
 
 
 def test_every_refusal_names_a_rule_of_the_catalogue(plan: Plan) -> None:
-    for guard in kinds(plan.platform.guards, "ValidatingAdmissionPolicy"):
+    for guard in nonempty(kinds(plan.platform.guards, "ValidatingAdmissionPolicy")):
         for validation in nonempty(guard["spec"]["validations"]):
             assert validation["message"].partition(":")[0] in RULES
 

@@ -29,14 +29,14 @@ from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.tenant import Tenant
 from tenancy.spec.loader import Loaded, load
 from tests.claims import by_claim
-from tests.conftest import SpecFolder
+from tests.conftest import SpecFolder, nonempty
 
 ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("kind", ["pod", "job"])
 def test_every_tenant_gets_a_sample_of_every_flavor_that_it_holds(loaded: Loaded, kind: str) -> None:
-    for tenant in loaded.tenants:
+    for tenant in nonempty(loaded.tenants):
         for namespace in tenant.namespaces:
             for flavor, guaranteed in tenant.guaranteed_in(namespace).items():
                 if guaranteed:
@@ -46,7 +46,7 @@ def test_every_tenant_gets_a_sample_of_every_flavor_that_it_holds(loaded: Loaded
 
 def test_a_sample_asks_for_what_the_guards_let_through(loaded: Loaded) -> None:
     environment = loaded.environment
-    for tenant in loaded.tenants:
+    for tenant in nonempty(loaded.tenants):
         for namespace in tenant.namespaces:
             pools = allowed_pools(environment, tenant, tenant.tier_of(namespace))
             for flavor in (f for f, guaranteed in tenant.guaranteed_in(namespace).items() if guaranteed):
@@ -68,7 +68,7 @@ def test_a_sample_without_gpus_goes_to_no_pool(environment: Environment, fraud: 
 @pytest.mark.parametrize("kind", ["pod", "job"])
 def test_a_sample_keeps_to_the_restricted_level_of_every_version(stack: str, kind: str) -> None:
     stack_files = load(ROOT / "stacks" / stack)
-    for tenant, part in ((member, part) for member in stack_files.tenants for part in member.namespaces):
+    for tenant, part in nonempty((member, part) for member in stack_files.tenants for part in member.namespaces):
         (template,) = templates_of(sample(kind, stack_files.environment, tenant, part, {}))
         assert [
             breach for minor in range(30, 37) for breach in breaches(template, PodSecurityLevel.RESTRICTED, minor)
@@ -200,7 +200,7 @@ def _pod_spec(workload: Any) -> Any:
 
 @pytest.mark.parametrize("kind", ["pod", "job"])
 def test_a_sample_claims_what_the_namespace_holds_by_a_template_that_comes_first(claimed: Loaded, kind: str) -> None:
-    for tenant in claimed.tenants:
+    for tenant in nonempty(claimed.tenants):
         for namespace in tenant.namespaces:
             for flavor, guaranteed in tenant.guaranteed_in(namespace).items():
                 if guaranteed:

@@ -32,7 +32,7 @@ from tenancy.rules import aws, regulated
 from tenancy.rules.catalogue import RULES, Violation
 from tenancy.rules.levels import REGULATED_ALONE, PolicyPreset
 from tenancy.spec.loader import load
-from tests.conftest import in_days
+from tests.conftest import in_days, nonempty
 
 ROOT = Path(__file__).parents[3]
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
@@ -69,7 +69,7 @@ def test_every_rule_of_the_pack_has_a_program_that_breaks_it_and_one_that_does_n
 
 
 def test_a_world_of_broken_rules_is_refused_and_its_mended_twin_is_silent(pack: ModuleType) -> None:
-    for cases in worlds():
+    for cases in nonempty(worlds()):
         messages = judged(pack, together(cases, "broken") or [])
         all_text = "\n".join(text for texts in messages.values() for text in texts)
         assert [case.id for case in cases if f"{case.rule}: {case.finding}: given " not in all_text] == []

@@ -18,7 +18,7 @@ import pytest
 import yaml
 from answering import answering
 
-from tests.conftest import every
+from tests.conftest import every, nonempty
 
 ROOT = Path(__file__).parents[3]
 CI = ROOT / "ci"
@@ -194,7 +194,7 @@ def test_the_image_is_made_of_what_has_a_digest_and_of_files_that_are_there() ->
     bases = [line.partition("=")[2] for line in lines if line.startswith(("ARG PYTHON", "ARG TRIVY"))]
     assert len(bases) == 2
     assert every(re.fullmatch(r"\S+@sha256:[0-9a-f]{64}", base) for base in bases)
-    for line in lines:
+    for line in nonempty(lines):
         if line.startswith("COPY ") and "--from" not in line:
             assert every((ROOT / name).exists() for name in line.split()[1:-1]), line
 

@@ -21,7 +21,7 @@ from tenancy.rules.catalogue import RULES
 from tenancy.simulation.results import Results
 from tenancy.spec.loader import Loaded, load
 from tests.browser import CHROMIUM, POLICY, opened
-from tests.conftest import SpecFolder, every
+from tests.conftest import SpecFolder, every, nonempty
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[3]
@@ -170,7 +170,7 @@ def test_the_environments_page_names_every_tenant_and_pool(plain: Pages, bank: L
 @pytest.mark.parametrize("which", ["plain", "pages_with_results"])
 def test_a_tenants_page_names_no_other_tenant(which: str, bank: Loaded, request: pytest.FixtureRequest) -> None:
     pages: Pages = request.getfixturevalue(which)
-    for tenant in bank.tenants:
+    for tenant in nonempty(bank.tenants):
         page_text = Text(pages.tenant(tenant.tenant)).text
         others = [candidate for candidate in bank.tenants if candidate is not tenant]
         # `quant-research` is a tenant and `research` a department: names are whole words, dashes included.
@@ -203,7 +203,7 @@ def test_a_tenants_page_has_the_tenants_own_money_alone(pages_with_results: Page
 
 
 def test_what_is_not_known_is_left_out_with_a_sentence(plain: Pages) -> None:
-    for page in every_page(plain):
+    for page in nonempty(every_page(plain)):
         page_text = Text(page).text
         assert "GPUs in use over time are not shown: no result was given." in page_text
         assert "Actual costs are not shown: no result was given." in page_text

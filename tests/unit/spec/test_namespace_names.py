@@ -18,7 +18,7 @@ from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.identity import PodIdentity
 from tenancy.spec.fields.tenant import Tenant
 from tenancy.spec.inputs import validate
-from tests.conftest import SpecFolder, in_days
+from tests.conftest import SpecFolder, in_days, nonempty
 
 PATTERN = 'namespace-name: "{tenant}-{namespace}"\ncluster:\n'
 TRAIN = "  - {name: train, purpose: nightly retraining"
@@ -61,7 +61,7 @@ def test_no_object_of_the_plan_holds_a_name_of_the_default_form(spec: SpecFolder
 
 def test_every_object_of_a_namespace_is_in_it_and_has_its_tenants_label(spec: SpecFolder) -> None:
     loaded = renamed(spec).load()
-    for tenant in make_plan(loaded, loaded.day).tenants:
+    for tenant in nonempty(make_plan(loaded, loaded.day).tenants):
         for space in tenant.namespaces:
             for item in (*space.isolation, *space.access):
                 assert item["metadata"]["namespace"] == space.name, item["kind"]
@@ -94,7 +94,7 @@ def test_the_trust_of_a_shared_role_names_the_namespaces_that_have_no_common_for
     roles = iam_roles.shared_roles(environment, renamed_tenants)
     trusted = {name for role in roles for name in like(role)}
     assert trusted == {"*--*", "fraud-train", "fraud-serve", "research-main"}
-    for tenant in renamed_tenants:
+    for tenant in nonempty(renamed_tenants):
         for part in tenant.namespaces:
             role = next(r for r in roles if r.arn == iam_roles.role_arn(environment, tenant, part))
             assert tenant.namespace_name(part) in like(role), "its own pods are trusted"

@@ -23,6 +23,7 @@ from tenancy.verify.bypasses import bypasses, families
 from tenancy.verify.claims import CONTROLS, ON_CLUSTER, OTHER_OBJECTS, SCRIPT, Claims, enforcer
 from tests.attacks.attack_lab import local
 from tests.claims import by_claim
+from tests.conftest import nonempty
 
 ROOT = Path(__file__).parents[3]
 LOCAL = ROOT / "stacks" / "local"
@@ -99,7 +100,7 @@ LIVE = ("tests/attacks/", "tests/cluster/", "tests/engine/", "tests/queues/")
 
 def test_what_is_open_is_said_in_the_docs() -> None:
     text = (ROOT / "docs" / "claims.md").read_text("utf-8")
-    for way in bypasses().values():
+    for way in nonempty(bypasses().values()):
         for reason in way.names("open"):
             assert f"**open**: {reason}" in text
 

@@ -19,6 +19,7 @@ from securesystemslib.dsse import Envelope
 
 from tenancy.verify.evidence.bundle import ENVELOPE, PAYLOAD_TYPE, PREDICATE_TYPE, SIGNATURE, STATEMENT_TYPE
 from tenancy.verify.evidence.privacy import has_mail, pseudonym, without_mail
+from tests.conftest import nonempty
 from tests.evidence_maker import KINDS, REFUSED, Maker, run
 
 
@@ -306,7 +307,7 @@ def test_the_page_shows_every_rule_and_escapes_what_others_wrote(maker: Maker) -
     page = (maker.folder / "bundle" / "page.html").read_text("utf-8")
     assert "<script" not in page
     assert "&lt;script&gt;" in page
-    for rule in maker.read("rules.json"):
+    for rule in nonempty(maker.read("rules.json")):
         assert f"<td>{rule['id']}</td>" in page
 
 

@@ -28,7 +28,7 @@ from tenancy.planning.aws.node_config import (
 from tenancy.planning.common.pools import MIG_CONFIG, PLUGIN_CONFIG, node_labels
 from tenancy.spec.fields.environment import Environment
 from tests import judges
-from tests.conftest import ENVIRONMENT, documents
+from tests.conftest import ENVIRONMENT, documents, nonempty
 
 FLAVORS = """\
   a100: {gpu: a100-40gb}
@@ -198,7 +198,7 @@ def test_only_pools_that_are_cut_or_shared_have_a_device_plugin_of_their_own_kin
 
 
 def test_the_device_plugin_offers_what_the_flavors_are(environment: Environment) -> None:
-    for name, config in device_plugin_configs(environment).items():
+    for name, config in nonempty(device_plugin_configs(environment).items()):
         sharing = config.get("sharing", {})
         shared_resources = {f"{r['name']}.shared" for mode in sharing.values() for r in mode["resources"]}
         flavors = environment.flavors_of(name)
@@ -232,7 +232,7 @@ def test_slices_that_pose_as_gpus_have_the_single_strategy() -> None:
 
 
 def test_every_label_that_chooses_names_a_configuration(environment: Environment) -> None:
-    for name, pool in environment.pools.items():
+    for name, pool in nonempty(environment.pools.items()):
         labels = registration_labels(name, pool)
         assert (MIG_CONFIG in labels) is (name in mig_parted(environment)["mig-configs"])
         assert (PLUGIN_CONFIG in labels) is (name in device_plugin_configs(environment))

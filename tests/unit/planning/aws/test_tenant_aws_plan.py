@@ -18,7 +18,7 @@ from tenancy.planning.aws.tenant_models import TenantAwsPlan, TenantRolePlan
 from tenancy.planning.plan_model import Plan
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.tenant import Tenant
-from tests.conftest import every
+from tests.conftest import every, nonempty
 from tests.tenant_aws_world import ACCOUNT, AWS, BUCKETS, CLUSTER, CLUSTER_ARN, ISSUER, POINT, REGION, as_list, tenant
 
 MakeEnvironment = Callable[..., Environment]
@@ -198,7 +198,7 @@ def test_a_grant_allows_these_actions_and_no_others(on_aws: MakeEnvironment, acc
 @pytest.mark.parametrize("access", ACTIONS)
 def test_a_grant_is_about_its_prefix_alone(on_aws: MakeEnvironment, access: str) -> None:
     role = only_role(on_aws(), granted({"bucket": "data", "prefix": "fraud/", "access": access}))
-    for statement in statements(role):
+    for statement in nonempty(statements(role)):
         if as_list(statement["Action"])[0].startswith("s3:List") and "Parts" not in as_list(statement["Action"])[-1]:
             assert as_list(statement["Resource"]) == ["arn:aws:s3:::data"]
             assert statement["Condition"] == {"StringLike": {"s3:prefix": ["fraud/*"]}}, "and none without a prefix"
@@ -450,7 +450,7 @@ def test_everything_carries_the_tenants_cost_vocabulary(on_aws: MakeEnvironment)
     plan = planned(on_aws(), fraud)
     kinds = {getattr(resource, "kind", type(resource).__name__) for resource in plan.resources()}
     assert len(kinds) == 10, kinds
-    for resource in plan.resources():
+    for resource in nonempty(plan.resources()):
         tags = resource.tags  # ty: ignore[unresolved-attribute]
         assert tags[words.TENANT_TAG] == "fraud"
         assert set(words.COST_LABELS) <= set(tags), type(resource).__name__

@@ -21,7 +21,7 @@ from tenancy.planning.kubernetes.quotas import queued_keys
 from tenancy.planning.observability.alerts import rule_file
 from tenancy.spec.checks.stored_objects import STORE_BYTES
 from tenancy.spec.fields.cluster import Devices
-from tests.conftest import SpecFolder
+from tests.conftest import SpecFolder, nonempty
 
 RUNBOOKS = Path(__file__).parents[4] / "docs" / "runbooks.md"
 GPU = 'gpu="3", UUID="GPU-a", Hostname="train-0"'
@@ -870,7 +870,7 @@ def commands(page: str) -> list[str]:
 
 @pytest.mark.parametrize("page", ["alerts.md", "runbooks.md"])
 def test_each_command_that_a_page_names_is_one_that_can_be_given(page: str) -> None:
-    for line in commands((RUNBOOKS.parent / page).read_text("utf-8")):
+    for line in nonempty(commands((RUNBOOKS.parent / page).read_text("utf-8"))):
         command: click.Command = main
         words = line.split()[1:]
         while isinstance(command, click.Group):

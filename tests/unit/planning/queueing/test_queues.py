@@ -46,7 +46,7 @@ from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.tenant import Tenant
 from tenancy.spec.loader import Loaded, load
 from tests import cel_runtime
-from tests.conftest import SpecFolder, amounts, every, unreserved
+from tests.conftest import SpecFolder, amounts, every, nonempty, unreserved
 
 STACKS = Path(__file__).parents[4] / "stacks"
 ENV, FRAUD, RESEARCH = "environment.yaml", "tenants/fraud.yaml", "tenants/research.yaml"
@@ -160,7 +160,7 @@ def test_a_second_tier_is_one_queue_more_and_renames_none(spec: SpecFolder) -> N
 
 
 def test_only_the_tenants_own_namespaces_may_use_its_queues(plan: Plan) -> None:
-    for tenant in plan.tenants:
+    for tenant in nonempty(plan.tenants):
         for queue in (o for o in tenant.queues if o["kind"] == "ClusterQueue"):
             assert queue["spec"]["namespaceSelector"] == {"matchLabels": {words.TENANT: tenant.name}}
         for space in tenant.namespaces:
@@ -232,7 +232,7 @@ def test_without_a_queue_there_is_none(spec: SpecFolder) -> None:
 
 
 def test_every_flavor_of_a_group_lists_all_its_resources_in_order(plan: Plan) -> None:
-    for item in queues(plan):
+    for item in nonempty(queues(plan)):
         for group in item["spec"].get("resourceGroups", ()) if "spec" in item else ():
             for flavor in group["flavors"]:
                 assert [resource["name"] for resource in flavor["resources"]] == group["coveredResources"]
@@ -279,7 +279,7 @@ def test_amounts_are_spelt_as_kueue_writes_them_back(spec: SpecFolder) -> None:
 
 
 def test_cohorts_below_the_root_have_nothing_of_their_own(plan: Plan) -> None:
-    for name, cohort in objects_by_name(plan, "Cohort").items():
+    for name, cohort in nonempty(objects_by_name(plan, "Cohort").items()):
         assert name == ROOT or set(amounts(cohort).values()) == {0}
 
 
@@ -386,7 +386,7 @@ def test_the_cpu_of_what_is_borrowed_in_one_of_two_pools_is_counted_once(spec: S
 
 
 def test_a_lender_reclaims_its_guarantee_from_any_borrower(plan: Plan) -> None:
-    for queue in objects_by_name(plan, "ClusterQueue").values():
+    for queue in nonempty(objects_by_name(plan, "ClusterQueue").values()):
         assert queue["spec"]["preemption"] == {
             "withinClusterQueue": "LowerPriority",
             "reclaimWithinCohort": "Any",
@@ -395,7 +395,7 @@ def test_a_lender_reclaims_its_guarantee_from_any_borrower(plan: Plan) -> None:
 
 
 def test_free_gpus_anywhere_come_before_an_eviction(plan: Plan) -> None:
-    for queue in objects_by_name(plan, "ClusterQueue").values():
+    for queue in nonempty(objects_by_name(plan, "ClusterQueue").values()):
         fungible = queue["spec"]["flavorFungibility"]
         assert fungible == {"whenCanBorrow": "TryNextFlavor", "whenCanPreempt": "TryNextFlavor"}
 
@@ -426,7 +426,7 @@ def test_nothing_is_promised_twice_and_nothing_is_lost(loaded: Loaded, stack: st
         for where, amount in amounts(item).items():
             total[where] += Fraction(amount)
     units = board_units(environment)
-    for name, pool in environment.pools.items():
+    for name, pool in nonempty(environment.pools.items()):
         compute = memory = 0
         for flavor, per_node in environment.flavors_of(name).items():
             resource, count = environment.resource_of(flavor), per_node * pool.nodes.max
@@ -491,7 +491,7 @@ def test_what_a_job_asks_for_is_changed_into_what_the_queue_has(plan: Plan, envi
         transformation["input"]: transformation["outputs"]
         for transformation in configuration(environment)["resources"]["transformations"]
     }
-    for name, queue in objects_by_name(plan, "ClusterQueue").items():
+    for name, queue in nonempty(objects_by_name(plan, "ClusterQueue").items()):
         quotas = amounts(queue)
         for pool in flavors(queue):
             for board in (BOARD_COMPUTE, BOARD_MEMORY):
@@ -513,7 +513,7 @@ def test_the_most_that_a_namespace_of_a_firm_tier_holds_is_what_its_tier_is_prom
     spec.edit(FRAUD, "people:", "  - {name: score, tier: production, gpus: {a100-1g.5gb: 0, a100: 3}}\npeople:")
     loaded = spec.load()
     fraud = loaded.tenants[0]
-    for part in fraud.namespaces[1:]:
+    for part in nonempty(fraud.namespaces[1:]):
         assert quota_ceiling(loaded.environment, fraud, part) == {"a100": 3, "a100-1g.5gb": 14}, part.name
 
 
@@ -564,7 +564,7 @@ def test_weights_stand_where_they_are_compared(spec: SpecFolder) -> None:
 
 
 def test_who_used_less_goes_first_among_a_tenants_queues(plan: Plan) -> None:
-    for queue in objects_by_name(plan, "ClusterQueue").values():
+    for queue in nonempty(objects_by_name(plan, "ClusterQueue").values()):
         assert queue["spec"]["admissionScope"] == {"admissionMode": "UsageBasedAdmissionFairSharing"}
 
 
@@ -816,7 +816,7 @@ def test_every_priority_class_has_a_twin_for_queued_work(plan: Plan, environment
 
 
 def test_every_namespace_has_a_queue_for_work_that_names_none(plan: Plan) -> None:
-    for tenant in plan.tenants:
+    for tenant in nonempty(plan.tenants):
         for space in tenant.namespaces:
             assert words.DEFAULT_QUEUE in local(plan, space.name)
 
