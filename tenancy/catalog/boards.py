@@ -11,6 +11,7 @@ A layout is a count per profile on one board. Sources are named beside each boar
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -365,3 +366,15 @@ def balanced(board: str) -> dict[str, int]:
 def write_layout(layout: Mapping[str, int]) -> str:
     """A layout in a message or a table: `4 x 1g.5gb + 1 x 3g.20gb`."""
     return " + ".join(f"{count} x {name}" for name, count in layout.items() if count)
+
+
+def similar(name: str) -> list[str]:
+    """The boards that a name may mean, such as H100, NVIDIA-A100-SXM4-80GB or Tesla-V100; none if it means none."""
+    import difflib  # only on the way to a message
+
+    words = re.findall(r"[a-z0-9]+", name.lower())
+    by_model = [board for board in BOARDS if board.partition("-")[0] in words]
+    by_memory = [
+        board for board in by_model if {memory := board.rpartition("-")[2], memory.removesuffix("gb")} & {*words}
+    ]
+    return by_memory or by_model or difflib.get_close_matches("-".join(words), BOARDS, n=1)

@@ -154,6 +154,8 @@ IDENTITY_AGENT = "169.254.170.23/32"
 """Address at which a pod gets its credentials from EKS Pod Identity."""
 DNS_CACHE = "169.254.20.10/32"
 """Address of NodeLocal DNSCache on each node (kubernetes `cluster/addons/dns/nodelocaldns`)."""
+DNS_CACHE_NAME = "node-local-dns"
+"""Label of its pods."""
 DEFAULT_ACCOUNT = "default"
 """Service account of pods that name none; Kubernetes makes it in every namespace."""
 METADATA = ("169.254.169.0/24", "fd00:ec2::253/128", "fd00:ec2::254/128")

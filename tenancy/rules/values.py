@@ -173,7 +173,9 @@ def unsafe_range(cidr: str) -> str | None:
         return f"{cidr!r}, wider than /{_WIDEST[network.version]}"
     for service in _METADATA_SERVICES:
         if service.version == network.version and service.overlaps(network):
-            return f"{cidr!r}, which contains {service}"
+            if cidr == words.DNS_CACHE:
+                return f"{cidr!r}, NodeLocal DNSCache, which cluster.node-local-dns of the environment opens for DNS"
+            return f"{cidr!r}, which {'lies in' if network.prefixlen >= service.prefixlen else 'contains'} {service}"
     return None
 
 

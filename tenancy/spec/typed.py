@@ -307,7 +307,7 @@ class MetricsDict(TypedDict):
 
 
 class MigDict(TypedDict):
-    """MIG partitions of a node's GPUs: exactly one of layout, named and per-gpu."""
+    """MIG partitions of a node's GPUs: exactly one of layout, layout-name and per-gpu."""
 
     layout: NotRequired[Mapping[str, int] | None]
     layout_name: NotRequired[str | None]

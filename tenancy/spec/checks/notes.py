@@ -8,6 +8,7 @@ from tenancy.catalog.versions import NEWEST_KNOWN, incompatible, is_unknown
 from tenancy.kube.quantities import write
 from tenancy.spec.checks.crossfile import list_names
 from tenancy.spec.fields.base import amount
+from tenancy.spec.fields.cluster import Cni
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.pools import Market
 from tenancy.spec.fields.queues import SharingPreset
@@ -34,10 +35,15 @@ def notes(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Mista
 
 def _unknown_version(environment: Environment) -> Iterator[Mistake]:
     if is_unknown(version := environment.cluster.kubernetes):
-        fault = f"Kubernetes {version}, of which nothing is known here"
-        rule = f"guards, charts and their limits were read for Kubernetes up to {NEWEST_KNOWN}"
-        change = f'write "{NEWEST_KNOWN}", or run `tenancy verify` on a test cluster of {version} first'
-        yield Mistake(("cluster", "kubernetes"), fault, rule, change)
+        cilium = " with Cilium" if environment.cluster.cni is Cni.CILIUM else ""
+        fault = f"Kubernetes {version}{cilium}, of which nothing is known here"
+        rule = f"guards, charts and their limits were read for Kubernetes up to {NEWEST_KNOWN}, Cilium too"
+        change = f"run `tenancy verify` on a test cluster of {version} first"
+        if environment.builds_cluster:
+            change = f'write "{NEWEST_KNOWN}", or {change}'
+        else:
+            change += f', or write "{NEWEST_KNOWN}" if the cluster has that'
+        yield Mistake(("cluster", "kubernetes"), fault, rule, change, "ver-01")
 
 
 def tenants_without_file(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Mistake]:

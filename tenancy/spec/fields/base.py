@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -98,7 +100,8 @@ class Spec(_Model):
 def _valid_name(longest: int) -> Any:
     def check(name: str) -> str:
         if misfit := name_misfit(name, longest):
-            raise Violation("name-01", misfit)
+            respelling = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+            raise Violation("name-01", misfit, None if name_misfit(respelling, longest) else f"write {respelling}")
         return name
 
     return AfterValidator(check)
@@ -137,8 +140,11 @@ class TextForm:
 
     def _suggestion(self, text: str) -> str:
         """Advice for a text without the form: another spelling that has it, else the form's example."""
-        respelling = re.sub(r"[\s_]+", "-", text.strip().lower())
-        return f"write {respelling}" if respelling != text and self.compiled.fullmatch(respelling) else self.change
+        spellings = [re.sub(r"[\s_]+", "-", text.strip().lower())]
+        with suppress(ValueError):
+            spellings.append(str(ipaddress.ip_network(text)))  # an address, with its length
+        fitting = (spelling for spelling in spellings if spelling != text and self.compiled.fullmatch(spelling))
+        return next((f"write {spelling}" for spelling in fitting), self.change)
 
 
 class Distinct:
@@ -175,7 +181,9 @@ class WholeNumber:
         """The value, if it is an integer of the range, and not a boolean or a text; raises Mistakes."""
         if isinstance(value, bool) or not isinstance(value, int):
             digits = isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value)
-            change = f"write {int(value)}, without quotes" if digits else "write digits alone, such as 8"
+            change = f"write {int(value)}, without quotes" if digits else "write one such as 8"
+            if isinstance(value, float) and value.is_integer():
+                change = f"write {int(value)}"
             raise form_error(describe_value(value), "a whole number is needed", change)
         if not self.minimum <= value <= self.maximum:
             raise form_error(
@@ -324,7 +332,7 @@ Flag = Annotated[bool, BeforeValidator(_flag)]
 Day = Annotated[dt.date, BeforeValidator(_date)]
 Count = Annotated[int, WholeNumber(0, 1_000_000)]
 Positive = Annotated[int, WholeNumber(1, 1_000_000)]
-Port = Annotated[int, WholeNumber(1, 65_535)]
+Port = Annotated[int, WholeNumber(1, 65_535), Field(examples=[443])]
 Quantity = Annotated[str, BeforeValidator(_quantity), WithJsonSchema(_QUANTITY_SCHEMA)]
 Cores = Annotated[str, BeforeValidator(_cores), WithJsonSchema(_QUANTITY_SCHEMA)]
 Size = Annotated[str, BeforeValidator(_size), WithJsonSchema(_QUANTITY_SCHEMA)]

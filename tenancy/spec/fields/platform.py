@@ -68,14 +68,11 @@ class PlatformService(Spec):
     )
 
     def mistakes(self) -> Iterator[Mistake]:
-        if _DNS_CACHE in self.labels.values():
-            fault = f"{_DNS_CACHE}, whose pods are on the node's network"
+        if words.DNS_CACHE_NAME in self.labels.values():
+            fault = f"{words.DNS_CACHE_NAME}, whose pods are on the node's network"
             rule = "a network policy selects no pod on the node's network"
             change = "drop the service and the entries that name it, and set cluster.node-local-dns to true"
             yield Mistake(("labels",), fault, rule, change)
-
-
-_DNS_CACHE = "node-local-dns"
 
 
 _Namespaces = Annotated[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, NamedTuple
@@ -54,18 +55,13 @@ class UpgradeStrategy(StrEnum):
     TERMINATE_FIRST = "terminate-first"  # the old node is removed first, for a reservation without room for another
 
 
-_Board = Annotated[
-    str,
-    TextForm(r"^[a-z0-9]+(-[a-z0-9]+)*$", "a GPU board of the catalogue", "write it like a100-40gb; `tenancy catalog`"),
-]
+_PROFILE = re.compile(r"[0-9]+g\.[0-9]+gb(\+[a-z.]+)?")
 
 
 class Flavor(Spec):
     """A kind of GPU that pools yield: a whole GPU, a MIG slice, or a replica of a shared GPU or slice."""
 
-    gpu: _Board = Field(
-        description="GPU board of the flavor. Required.", json_schema_extra={"enum": list(boards.BOARDS)}
-    )
+    gpu: str = Field(description="GPU board of the flavor. Required.", json_schema_extra={"enum": list(boards.BOARDS)})
     mig: str | None = Field(default=None, description="MIG profile of the slice. Default: none, the whole GPU.")
     gpu_sharing: Sharing | None = Field(
         default=None, description="How replicas share the GPU or slice. Default: none, it is not shared."
@@ -73,10 +69,14 @@ class Flavor(Spec):
 
     def mistakes(self) -> Iterator[Mistake]:
         if self.gpu not in boards.BOARDS:
-            change = f"use {' or '.join(nearest(self.gpu, boards.BOARDS))}"
+            names = boards.similar(self.gpu)
+            change = f"use {' or '.join(names)}" if names else f"use one of {', '.join(boards.BOARDS)}"
             yield rule_mistake(("gpu",), "ref-01", f"board {self.gpu!r}", change)
         elif self.mig is not None and (misfit := boards.layout_misfit(self.gpu, {self.mig: 1})):
-            yield rule_mistake(("mig",), "mig-01", misfit, f"use one of {_profiles(self.gpu)}")
+            named_profile = _PROFILE.search(self.mig.lower())
+            is_offered = named_profile and named_profile[0] in boards.BOARDS[self.gpu].profiles
+            change = f"use {named_profile[0]}" if named_profile and is_offered else f"use one of {_profiles(self.gpu)}"
+            yield rule_mistake(("mig",), "mig-01", misfit, change)
         if self.mig is not None and self.gpu_sharing is Sharing.MPS:
             yield rule_mistake(("gpu-sharing",), "pool-08", f"gpu-sharing: mps of slices {self.mig}")
 
@@ -105,9 +105,15 @@ def _nodes(value: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool):
         return {"min": value, "max": value}
     if not isinstance(value, dict | Nodes):
-        raise form_error(
-            describe_value(value), "a number of nodes, or a mapping of min and max", "write 8, or {min: 2, max: 8}"
-        )
+        numbers = re.findall(r"[0-9]+", str(int(value) if isinstance(value, float) else value))
+        match sorted(map(int, numbers)):
+            case [count]:
+                change = f"write {count}, without quotes" if isinstance(value, str) else f"write {count}"
+            case [least, most]:
+                change = f"write {{min: {least}, max: {most}}}"
+            case _:
+                change = "write 8, or {min: 2, max: 8}"
+        raise form_error(describe_value(value), "a number of nodes, or a mapping of min and max", change)
     return value
 
 
@@ -130,7 +136,7 @@ class Part(Spec):
 
 
 class Mig(Spec):
-    """MIG partitions of a node's GPUs: exactly one of layout, named and per-gpu."""
+    """MIG partitions of a node's GPUs: exactly one of layout, layout-name and per-gpu."""
 
     layout: dict[str, Positive] | None = Field(
         default=None, min_length=1, description="Number of slices on every GPU, by MIG profile. Default: none."
@@ -150,9 +156,11 @@ class Mig(Spec):
     def mistakes(self) -> Iterator[Mistake]:
         partitions = [name for name in ("layout", "layout_name", "per_gpu") if getattr(self, name) is not None]
         if len(partitions) != 1:
-            fault = " and ".join(name.replace("_", "-") for name in partitions) or "none of layout, named and per-gpu"
+            fault = (
+                " and ".join(name.replace("_", "-") for name in partitions) or "none of layout, layout-name and per-gpu"
+            )
             yield Mistake(
-                (), fault, "GPUs are partitioned in one way", "write exactly one of layout, named and per-gpu"
+                (), fault, "GPUs are partitioned in one way", "write exactly one of layout, layout-name and per-gpu"
             )
 
 
@@ -192,6 +200,9 @@ _Reservation = Annotated[
 ]
 
 
+_PURCHASES = "write on-demand, spot, {reservation: cr-…} or {capacity-block: cr-…, ends: …}"
+
+
 class Purchase(Spec):
     """Purchase of the nodes: exactly one of market, reservation and capacity-block."""
 
@@ -218,8 +229,7 @@ class Purchase(Spec):
         sources = [n for n in ("market", "reservation", "capacity_block") if getattr(self, n) is not None]
         if len(sources) != 1:
             form_fault = " and ".join(n.replace("_", "-") for n in sources) or "no way to buy"
-            change = "write on-demand, spot, {reservation: cr-…} or {capacity-block: cr-…, ends: …}"
-            yield Mistake((), form_fault, "nodes are bought in one way", change)
+            yield Mistake((), form_fault, "nodes are bought in one way", _PURCHASES)
         if (self.capacity_block is None) != (self.ends is None):
             form_fault = "capacity-block without ends" if self.capacity_block else "ends without capacity-block"
             yield Mistake(("ends",), form_fault, "a capacity block ends on a day", "write both, or neither")
@@ -258,6 +268,8 @@ class Purchase(Spec):
 
 
 def _purchase(value: Any) -> Any:
+    if not isinstance(value, str | dict | Purchase):
+        raise form_error(describe_value(value), "nodes are bought in one way", _PURCHASES)
     return {"market": value} if isinstance(value, str) else value
 
 
@@ -295,7 +307,7 @@ class Pool(Spec):
     nodes: Annotated[
         Nodes,
         BeforeValidator(_nodes, json_schema_input_type=int | Nodes),
-        Field(description="Number of nodes, or {min, max} for an autoscaled pool. Required."),
+        Field(description="Number of nodes, or {min, max} for an autoscaled pool. Required.", examples=[8]),
     ]
     provisioner: Provisioner | None = Field(
         default=None,

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from tenancy.catalog.text import escape_invisible
 from tenancy.rules.catalogue import Violation
 from tenancy.spec.reading.mistakes import NEEDS_TEXT, Mistake, Mistakes, describe_value, mistake_of_violation
-from tenancy.spec.reading.other_names import change_for_foreign_field, field_of
+from tenancy.spec.reading.other_names import change_for_foreign_field, field_of, range_of_nodes
 from tenancy.spec.reading.problems import Problem, SpecError, dotted_path
 from tenancy.spec.reading.source import Location
 
@@ -73,6 +73,10 @@ def located_mistakes(
         for d in details
         if d["type"] == "extra_forbidden"
     }
+    foreign_keys: dict[Location, dict[str, Any]] = {}
+    for detail in details:
+        if detail["type"] == "extra_forbidden":
+            foreign_keys.setdefault(detail["loc"][:-1], {})[str(detail["loc"][-1])] = detail["input"]
     for detail in details:
         if detail["type"] == "missing" and detail["loc"] in misspelt:
             continue  # it is there, under the name that is refused
@@ -88,8 +92,9 @@ def located_mistakes(
         elif isinstance(cause, Violation):
             yield mistake_of_violation(location, cause), on_key
         else:
+            siblings = foreign_keys.get(location[:-1], {})
             yield (
-                Mistake(location, *_form_mistake_parts(model, location, detail, spell_field)),
+                Mistake(location, *_form_mistake_parts(model, location, detail, spell_field, siblings)),
                 on_key or detail["type"] == "extra_forbidden",
             )
 
@@ -99,7 +104,11 @@ def _prefix_location(location: Location, mistake: Mistake) -> Mistake:
 
 
 def _form_mistake_parts(
-    model: type[BaseModel], location: Location, detail: Any, spell_field: Callable[[str], str]
+    model: type[BaseModel],
+    location: Location,
+    detail: Any,
+    spell_field: Callable[[str], str],
+    foreign_siblings: Mapping[str, Any],
 ) -> tuple[str, str, str]:
     """Given value, rule and change."""
     kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
@@ -107,14 +116,16 @@ def _form_mistake_parts(
         case "extra_forbidden":
             known_fields = [spell_field(name) for name in _fields_at(model, location[:-1])]
             name = str(location[-1])
-            return f"key {name!r}", "only known keys are read", _key_change(name, value, known_fields)
+            change = range_of_nodes(name, known_fields, foreign_siblings) or _key_change(name, value, known_fields)
+            return f"key {name!r}", "only known keys are read", change
         case "missing":
             name = spell_field(str(location[-1]))
             example = _example_of(model, _node_at(model, location))
             return f"no {name}", f"{name!r} {REQUIRED}", f"add {name}, such as {example}" if example else f"add {name}"
         case "enum" | "literal_error":
             names = re.findall(r"'([^']*)'", str(context.get("expected", "")))
-            return describe_value(value), f"one of {', '.join(names)}", _nearest_change(str(value), names)
+            change = change_for_foreign_field(str(value), names) or _nearest_change(str(value), names)
+            return describe_value(value), f"one of {', '.join(names)}", change
         case "string_type":
             if isinstance(value, bool | int | float):
                 return _quote_it(str(value), type(value))
@@ -133,10 +144,16 @@ def _form_mistake_parts(
             fields = f" of {', '.join(names)}" if names else ""
             if "group" in {*names} - {*needed} and isinstance(value, str):
                 needed.insert(0, "group")  # an entry's subject, of which the schema requires one of several
-            example = ", ".join(f"{name}: {_example(name, value)}" for name in needed or names[:1] or ["name"])
-            return describe_value(value), f"a mapping{fields} is needed", f"write it as {{{example}}}"
+            change = change_for_foreign_field(str(value), names)
+            if not change and isinstance(value, str) and (field := _intended_field(value, names)):
+                needed = [field]
+            example = ", ".join(
+                f"{name}: {_example(model, (*location, name), value)}" for name in needed or names[:1] or ["name"]
+            )
+            return describe_value(value), f"a mapping{fields} is needed", change or f"write it as {{{example}}}"
         case "tuple_type" | "list_type":
-            return describe_value(value), "a list is needed", "write it as [one, two], or with '-' on a line for each"
+            entry = value if isinstance(value, str) and _PLAIN.fullmatch(value) else "one, two"
+            return describe_value(value), "a list is needed", f"write it as [{entry}], or with '-' on a line for each"
         case "too_short":
             min_length = context.get("min_length", 1)
             change = "add one" if min_length == 1 else f"add up to {min_length}"
@@ -190,10 +207,13 @@ def _intended_field(name: str, fields: Sequence[str]) -> str:
     return field_of(name, fields) or _nearest(name, fields)
 
 
-def _example(name: str, value: Any) -> str:
-    """A value for a field: the given text, if it is one for this field."""
-    is_own = isinstance(value, str) and (name == "group" or (name == "mail" and "@" in value))
-    return value if is_own else "…"
+def _example(model: type[BaseModel], location: Location, value: Any) -> str:
+    """A value for a field of a mapping: what was given in place of the mapping, if it is one for this field."""
+    name = location[-1]
+    if isinstance(value, str) and (name == "group" or (name == "mail" and "@" in value)):
+        return value
+    number = _example_of(model, _node_at(model, location))
+    return (str(value) if str(value).isdigit() else number) if number.isdigit() else "…"
 
 
 def _example_of(model: type[BaseModel], node: Any) -> str:
@@ -201,7 +221,8 @@ def _example_of(model: type[BaseModel], node: Any) -> str:
     node = _resolved(_schema(model), node)
     for choice in (node, *node.get("anyOf", ()), *node.get("allOf", ())):
         if values := choice.get("examples") or choice.get("enum"):
-            return str(values[0]) if _PLAIN.fullmatch(str(values[0])) else f'"{values[0]}"'
+            is_plain = not isinstance(values[0], str) or _PLAIN.fullmatch(values[0])
+            return str(values[0]) if is_plain else f'"{values[0]}"'
         if example := _EXAMPLES.get(choice.get("format") or choice.get("type")):
             return example
     if inner := _example_of(model, node.get("items", {})) if node.get("type") == "array" else "":
@@ -220,13 +241,13 @@ def _quote_it(text: str, kind: type) -> tuple[str, str, str]:
 
 
 def _nearest(text: str, candidates: Sequence[str]) -> str:
-    dashed = {name.replace("_", "-"): name for name in candidates}
+    dashed = {name.lower().replace("_", "-"): name for name in candidates}
     close = difflib.get_close_matches(text.lower().replace("_", "-"), dashed, n=1, cutoff=_CLOSE)
     return dashed[close[0]] if close else ""
 
 
 def _nearest_change(text: str, candidates: Sequence[str]) -> str:
-    close = _nearest(text, candidates)
+    close = _intended_field(text, candidates)
     return f"did you mean {close!r}?" if close else f"use one of {', '.join(candidates)}" if candidates else "drop it"
 
 
@@ -264,8 +285,8 @@ def _node_at(model: type[BaseModel], location: Location) -> Any:
 
 def _resolved(schema: Any, node: Any) -> Any:
     choices = [node, *node.get("anyOf", []), *node.get("allOf", [])]
-    for choice in choices:
-        if "$ref" in choice:
-            return schema["$defs"][choice["$ref"].rsplit("/", 1)[1]]
+    definitions = [schema["$defs"][choice["$ref"].rpartition("/")[2]] for choice in choices if "$ref" in choice]
+    if definitions:
+        return next((definition for definition in definitions if "properties" in definition), definitions[0])
     # Of a list of names or a mapping of them, the mapping is what has places below its names.
     return next((choice for choice in choices if isinstance(choice.get("additionalProperties"), dict)), node)

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from typing import Any
 
+_DESIRED_NAMES = ("desired", "desiredcapacity", "desiredcount", "desiredsize")
+_SMALLEST, _LARGEST = "min nodes", "max nodes"
+"""Fields of a range, and where there are none: the field with the range."""
 _FIELDS: Mapping[str, str] = {
     # Kueue
-    "nominalquota": "guaranteed",
+    **dict.fromkeys(("nominal", "nominalquota", "quota", "reserved"), "guaranteed"),
+    "borrow": "lend-and-borrow",
     "cohort": "department",
     "cohortname": "department",
     # Karpenter, EC2 and Terraform's modules of both
@@ -20,11 +25,17 @@ _FIELDS: Mapping[str, str] = {
     "capacityreservation": "purchase",
     "instancetypes": "instance-type",
     "instancefamily": "instance-type",
-    "minsize": "nodes",
-    "maxsize": "nodes",
-    "desiredsize": "nodes",
-    "desiredcapacity": "nodes",
-    "replicas": "nodes",
+    **dict.fromkeys(_DESIRED_NAMES, "nodes"),
+    "replicas": "nodes time-slicing",
+    **dict.fromkeys(("initialnodecount", "nodecount", "numberofnodes", "numnodes", "size"), "nodes"),
+    **dict.fromkeys(("count", "number"), "nodes guaranteed"),
+    **dict.fromkeys(("autoscaling", "autoscalinggroup", "scaling", "scalingconfig"), "nodes"),
+    **dict.fromkeys(
+        ("mincapacity", "mincount", "minimum", "minnodecount", "minnodes", "minreplicas", "minsize", "min"), _SMALLEST
+    ),
+    **dict.fromkeys(
+        ("maxcapacity", "maxcount", "maximum", "maxnodecount", "maxnodes", "maxreplicas", "maxsize", "max"), _LARGEST
+    ),
     "availabilityzones": "zones",
     "releaseversion": "ami-release",
     "amireleaseversion": "ami-release",
@@ -32,13 +43,17 @@ _FIELDS: Mapping[str, str] = {
     "clusterversion": "kubernetes",
     "kubernetesversion": "kubernetes",
     "version": "kubernetes",
-    # Kubernetes
+    # Kubernetes and NVIDIA's device plugin
     "resourcequota": "quota",
     "limitrange": "container",
     "priorityclassname": "priority",
-    "ipblock": "cidr",
-    "tofqdns": "dns",
-    "email": "mail",
+    **dict.fromkeys(("address", "ip", "ipblock", "range", "tocidr"), "cidr"),
+    **dict.fromkeys(("domain", "fqdn", "host", "hostname", "tofqdns"), "dns"),
+    "email": "mail user",
+    **dict.fromkeys(("name", "team"), "group"),
+    **dict.fromkeys(("admin", "clusteradmin", "maintainer"), "owner"),
+    **dict.fromkeys(("edit", "editor", "write", "writer"), "developer"),
+    **dict.fromkeys(("read", "reader", "readonly"), "viewer"),
 }
 _FORMER_FIELDS: Mapping[str, str] = {
     # A tenant, its quota, namespaces and AWS resources
@@ -95,6 +110,7 @@ _GROUPS = "drop it: nodes have security groups of the environment's own"
 _OWN_QUEUES = "drop it: a tenant's queues are made, and admit work of its own namespaces alone"
 _SHARES = "drop it, and write the tenant's GPUs by flavor, such as gpus: {a100: {guaranteed: 8}}"
 _RECLAIM = "drop it: what is lent is reclaimed, and sharing under gpus says whether anything is lent"
+_DESIRED = "drop it: the pods that wait decide how many nodes there are between min and max"
 _TIME_SLICING = (
     "drop it: time-slicing or mps is for every GPU of a node, as NVIDIA's device plugin shares all of them or none; "
     "GPUs that stay whole need a pool of their own"
@@ -120,8 +136,15 @@ _WITHOUT_FIELD: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("coveredresources", "flavors", "resourcegroups"), _SHARES),
         **dict.fromkeys(("borrowwithincohort", "preemption", "reclaimwithincohort"), _RECLAIM),
     },
+    # The number of nodes of a pool
+    "min": dict.fromkeys(_DESIRED_NAMES, _DESIRED),
     # How a pool is shared
-    "time-slicing": dict.fromkeys(("pergpu", "gpus", "devices", "resources"), _TIME_SLICING),
+    "time-slicing": {
+        **dict.fromkeys(("pergpu", "gpus", "devices", "resources"), _TIME_SLICING),
+        **dict.fromkeys(("mode", "strategy", "type"), "drop it: the mode is the key, such as time-slicing: 4"),
+        **dict.fromkeys(("exclusive", "false", "none", "off", "whole"), "drop it: without gpu-sharing a GPU is whole"),
+        "mig": "drop it: slices are cut by the field mig",
+    },
 }
 """By a field of the part of a spec: other names there, and what to do."""
 
@@ -129,8 +152,23 @@ _WITHOUT_FIELD: Mapping[str, Mapping[str, str]] = {
 def field_of(name: str, fields: Collection[str]) -> str:
     """The field, of those that are known, that another tool or a former version calls so; empty if there is none."""
     letters = _letters(name)
-    candidates = (_FIELDS.get(letters, ""), *_FORMER_FIELDS.get(letters, "").split())
+    candidates = f"{_FIELDS.get(letters, '')} {_FORMER_FIELDS.get(letters, '')}".split()
     return next((spelling for field in candidates if (spelling := _spelling_of(field, fields))), "")
+
+
+def range_of_nodes(name: str, fields: Collection[str], siblings: Mapping[str, Any]) -> str:
+    """Advice on a key of a pool that is a part of the range of its nodes, by the keys beside it; else empty."""
+    ends = {_FIELDS.get(_letters(key), ""): key for key in siblings}
+    smallest, largest = ends.get(_SMALLEST), ends.get(_LARGEST)
+    if "nodes" not in fields or not (smallest or largest):
+        return ""
+    if name not in {smallest, largest}:
+        return _DESIRED if _letters(name) in _DESIRED_NAMES else ""
+    limits = [siblings[end] for end in (smallest, largest) if end]
+    nodes = f"nodes: {{min: {limits[0]}, max: {limits[-1]}}}"
+    if smallest and largest:
+        return f"write {nodes}" if name == smallest else f"drop it: it is max of {nodes}"
+    return f"write {nodes}, {'with a larger max if it may grow' if smallest else 'with a smaller min if it may shrink'}"
 
 
 def change_for_foreign_field(name: str, fields: Collection[str]) -> str:

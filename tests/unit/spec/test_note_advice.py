@@ -97,6 +97,12 @@ CASES = {
         "of which nothing is known here",
         (('write "1.36"', ((ENV, '"1.37"', '"1.36"'),)),),
     ),
+    "Cilium on a Kubernetes of which nothing is known": Case(
+        ((ENV, 'kubernetes: "1.36"\n  cni: vpc-cni', 'kubernetes: "1.38"\n  cni: cilium'),),
+        "cluster.kubernetes",
+        "Kubernetes 1.38 with Cilium, of which nothing is known here",
+        (('write "1.36" if the cluster has that', ((ENV, '"1.38"', '"1.36"'),)),),
+    ),
     "a spread that is not written": Case(
         ((ENV, 'kubernetes: "1.36"', 'kubernetes: "1.35"'),),
         "tiers.production.topology-spread",
