@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.exporters import QUEUE_NAME
 from tenancy.check.admission import identities
 from tenancy.check.admission.queue import QueueAdmission
 from tenancy.check.admission.requests import Identity, creation
@@ -78,6 +79,15 @@ class ObjectAnswers:
         return answers_by_reason
 
     @property
+    def queues(self) -> Mapping[FilePosition, str]:
+        """The queue of each object that is admitted into one, by the object's place."""
+        return {
+            answer.place: str(queue)
+            for answer in self.answers
+            if (queue := get_path(answer.verdict.object, "metadata", "labels", QUEUE_NAME))
+        }
+
+    @property
     def passes(self) -> bool:
         """Whether no object is refused, and each can start."""
         return not self.refusals and not self.blocked
@@ -113,7 +123,7 @@ def answers(
         item = _placed(dict(item), namespace)
         where = get_path(item, "metadata", "namespace")
         identity = _identity(server, person, where or home or "", home)
-        verdict = _answer(server, item, where, identity)
+        verdict = _with_advice(_answer(server, item, where, identity), item)
         obstacles: tuple[WaitCause, ...] = ()
         if not verdict.denials:
             server.add(verdict.object or item)
@@ -163,6 +173,19 @@ def _answer(server: OfflineApiServer, item: Object, namespace: str | None, ident
     if not verdict.denials and namespace and server.cluster.namespace(namespace) is None:
         return Verdict((Denial(LIFECYCLE, None, f'namespaces "{namespace}" not found'),))
     return verdict
+
+
+def _with_advice(verdict: Verdict, item: Object) -> Verdict:
+    """The verdict, with the field for NodeLocal DNSCache where a policy to it is refused: no range of a tenant's file
+    opens it, as the guard's message says of other ranges."""
+    if not any(name in str(item.get("spec")) for name in (words.DNS_CACHE, words.DNS_CACHE_NAME)):
+        return verdict
+    advice = ". NodeLocal DNSCache needs no policy: cluster.node-local-dns of the environment opens it for DNS"
+    denials = (
+        replace(denial, message=denial.message + advice) if denial.rule == "net-02" else denial
+        for denial in verdict.denials
+    )
+    return replace(verdict, denials=tuple(denials))
 
 
 def _unknown(namespace: str, tenant_by_namespace: Mapping[str, str]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tenancy.catalog import days
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.exporters import QUEUE_NAME
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.check.adopt import Adopted, adopt, with_rule_kind
 from tenancy.check.answers import ObjectAnswers
@@ -114,7 +115,10 @@ def judge(
     today = today or days.today()
     unread = list(manifests.unread)
     # Findings name an object by the kind that rules mean, so its place and its case are found by the same name.
-    positioned_objects = [(with_rule_kind(item), place) for item, place in manifests.objects]
+    queues = answers.queues if answers else {}
+    positioned_objects = [
+        (_in_queue(with_rule_kind(item), queues.get(place, "")), place) for item, place in manifests.objects
+    ]
     joint = together([item for item, _ in positioned_objects], label, platform, today, tenants)
     reasons = {id(item): reason for item, reason in joint.unread}
     unread += [_unreadable(item, place, reasons[id(item)]) for item, place in positioned_objects if id(item) in reasons]
@@ -164,6 +168,14 @@ def judge(
         waits=() if answers else tuple(sorted(joint.waits)),
         strict=strict,
     )
+
+
+def _in_queue(item: Object, queue: str) -> Object:
+    """A Deployment with the name of the queue in which its pods wait, where the environment writes it."""
+    if not queue or item.get("kind") != "Deployment":
+        return item
+    metadata = item["metadata"]
+    return {**item, "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), QUEUE_NAME: queue}}}
 
 
 def _decided(adopted: Adopted) -> frozenset[str]:

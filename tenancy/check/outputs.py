@@ -99,7 +99,10 @@ def _text(verdict: CheckResult, everything: bool) -> str:
         names = ", ".join(dict.fromkeys(entry.object for entry in hidden_unjudged))
         lines += _wrapped(f"not judged: {len(hidden_unjudged)} more, --all has their reasons: {names}", "", 3)
     if verdict.waits:
-        note = f"note: {pluralize(len(verdict.waits), 'rule')} of the API server wait for an environment (--env ENV): "
+        wait = "waits" if len(verdict.waits) == 1 else "wait"
+        note = (
+            f"note: {pluralize(len(verdict.waits), 'rule')} of the API server {wait} for an environment (--env ENV): "
+        )
         lines += _wrapped(f"{note}{', '.join(verdict.waits)}", "", None if everything else 2)
     if verdict.others:
         names = ", ".join(dict.fromkeys(escape_invisible(place.file) for place in verdict.others))

@@ -242,6 +242,9 @@ def _is_container(value: Mapping[Any, Any], key: str) -> bool:
     has_container_fields = image or isinstance(value.get("securityContext"), Mapping)
     if has_container_fields and _OF_CONTAINERS & set(map(str, value)):
         return True
+    amounts = [get_path(value, "resources", part) for part in ("limits", "requests")]
+    if any("/" in str(resource) for amount in amounts if isinstance(amount, Mapping) for resource in amount):
+        return True  # devices, which only a container asks for: KServe's model without a variable
     variables = [
         variable
         for field in ("env", "envs")

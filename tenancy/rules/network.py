@@ -206,7 +206,9 @@ RULES: tuple[Rule, ...] = (
         why="a wide range, also in pieces, opens the instance metadata service, the nodes and every other tenant",
         fix="name the range of the service that the tenant needs, or write internet: true under egress",
         severity=Severity.CRITICAL,
-        fix_of_object="name the range of the service that the tenant needs under ipBlock.cidr",
+        fix_of_object=(
+            "name the range of the service that the tenant needs under ipBlock.cidr; NodeLocal DNSCache needs none"
+        ),
     ),
     Rule(
         id="net-06",

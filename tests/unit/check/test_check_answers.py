@@ -91,6 +91,25 @@ def test_what_is_refused_is_not_told_a_second_time_as_a_finding(tmp_path: Path) 
     assert "sched-02" not in {finding["rule"] for finding in output["findings"]}
 
 
+def test_a_deployment_that_names_no_queue_waits_in_the_tenants_and_is_advised(tmp_path: Path) -> None:
+    pod = {field: value for field, value in POD.items() if field != "restartPolicy"}
+
+    def advice(**spec: Any) -> set[str]:
+        template = {"metadata": {"labels": {"app": "x"}}, "spec": pod}
+        item = manifest(
+            "Deployment",
+            "chat",
+            "apps/v1",
+            spec={"selector": {"matchLabels": {"app": "x"}}, "template": template, **spec},
+        )
+        output = json.loads(check(tmp_path, item, more=("--format", "json")).stdout)
+        assert [entry["answer"] for entry in output["answers"]["objects"]] == ["admitted"]
+        return {finding["rule"] for finding in output["findings"]}
+
+    assert advice() == {"kueue-33"}
+    assert advice(progressDeadlineSeconds=86400) == set()
+
+
 def test_a_role_decides_who_may(tmp_path: Path) -> None:
     (verdict,) = answer(tmp_path, job(), more=("--as", "viewer"))
     assert (verdict["answer"], denials(verdict)) == ("refused", {"RBAC"})

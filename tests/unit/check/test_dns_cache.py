@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tenancy.check.admission.server import OfflineApiServer
+from tenancy.check.answers import answers
 from tenancy.check.judge import judge
 from tenancy.check.reader import FilePosition, Manifests
 from tenancy.planning import make_plan
@@ -52,6 +54,54 @@ def test_what_the_product_renders_for_the_cache_breaks_no_rule_and_other_ports_d
     assert "net-05" not in rules(policy)
     wide = [{**rule, "ports": [{"protocol": "TCP", "port": 80}]} for rule in policy["spec"]["egress"]]
     assert "net-05" in rules({**policy, "spec": {**policy["spec"], "egress": wide}})
+
+
+@pytest.mark.parametrize(
+    "peer",
+    [
+        {"ipBlock": {"cidr": CACHE}},
+        {
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+            "podSelector": {"matchLabels": {"k8s-app": "node-local-dns"}},
+        },
+    ],
+    ids=["by address", "by label"],
+)
+def test_a_refused_policy_to_the_cache_names_the_field_and_one_to_another_range_does_not(
+    peer: Any, tmp_path: Path
+) -> None:
+    loaded = load(demo().write(tmp_path))
+    server = OfflineApiServer.of_environment(make_plan(loaded, loaded.day), loaded.environment.cluster.kubernetes)
+
+    def refusal(peer: Any) -> str:
+        spec = {"podSelector": {}, "policyTypes": ["Egress"], "egress": [{"to": [peer], "ports": DNS}]}
+        item = {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": {"name": "to-cache", "namespace": "vision--main"},
+            "spec": spec,
+        }
+        (answer,) = answers(
+            Manifests([(item, FilePosition("x.yaml", 1))]), server, loaded.environment, loaded.folder.name
+        ).answers
+        (denial,) = answer.verdict.denials
+        assert denial.rule == "net-02"
+        return denial.message
+
+    assert "cluster.node-local-dns" in refusal(peer)
+    assert "cluster.node-local-dns" not in refusal({"ipBlock": {"cidr": "203.0.113.0/24"}})
+
+
+def test_a_finding_on_the_cache_names_the_field() -> None:
+    policy = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "to-cache", "namespace": "vision--main"},
+        "spec": {"podSelector": {}, "policyTypes": ["Egress"], "egress": [{"to": [{"ipBlock": {"cidr": CACHE}}]}]},
+    }
+    findings = judge(Manifests([(policy, FilePosition("x.yaml", 1))])).findings
+    (given,) = [checked.finding.given for checked in findings if checked.finding.rule == "net-05"]
+    assert "cluster.node-local-dns" in given
 
 
 @pytest.mark.parametrize("way", ["address", "label"])

@@ -291,3 +291,14 @@ def test_a_document_that_is_deeper_than_any_object_ends_with_one_sentence(tmp_pa
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.count("\n") == 1
     assert "x.yaml:1: given a document that is too deep" in result.stderr
+
+
+@pytest.mark.parametrize("part", ["limits", "requests"])
+def test_a_model_server_is_told_by_the_devices_that_it_asks_for(part: str) -> None:
+    def containers(resources: Any) -> list[str]:
+        model = {"modelFormat": {"name": "huggingface"}, "storageUri": "pvc://models/x", "resources": resources}
+        item = manifest_of(SERVING, "InferenceService", {"predictor": {"model": model}})
+        return [path for template in templates_of(item) for path, _ in template.containers]
+
+    assert containers({part: {"nvidia.com/gpu": 1, "cpu": 4}}) == ["spec.predictor.model"]
+    assert containers({part: {"storage": "1Gi"}}) == []
