@@ -75,6 +75,49 @@ def test_each_of_two_fields_at_fault_is_named() -> None:
     )
 
 
+LATEST = {"spec": {"containers": [{"name": "c", "image": "a.example/x:latest"}]}}
+TOLERANT = {"spec": {**POD, "tolerations": [{"key": "ray.io/node-type", "value": "worker"}]}}
+IN_PARTS = {
+    "a field and an annotation": (
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "x", "namespace": "team-a", "annotations": {"lb.amazonaws.com/scheme": "internal"}},
+            "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
+        },
+        "net-01",
+        ["spec.type", "metadata.annotations.lb.amazonaws.com/scheme"],
+    ),
+    "groups that the author names": (
+        {
+            "apiVersion": "kubeflow.org/v2beta1",
+            "kind": "MPIJob",
+            "metadata": {"name": "x", "namespace": "team-a"},
+            "spec": {"mpiReplicaSpecs": {"Launcher": {"template": LATEST}, "Worker": {"template": LATEST}}},
+        },
+        "img-02",
+        [f"spec.mpiReplicaSpecs.{group}.template.spec.containers[0].image" for group in ("Launcher", "Worker")],
+    ),
+    "a pod beside one without a fault": (
+        {
+            "apiVersion": "ray.io/v1",
+            "kind": "RayCluster",
+            "metadata": {"name": "x", "namespace": "team-a"},
+            "spec": {"headGroupSpec": {"template": {"spec": POD}}, "workerGroupSpecs": [{"template": TOLERANT}]},
+        },
+        "sched-01",
+        [f"spec.workerGroupSpecs[0].template.spec.tolerations[0].{field}" for field in ("key", "value")],
+    ),
+}
+
+
+@pytest.mark.parametrize("form", IN_PARTS)
+def test_the_fields_at_fault_are_named_in_each_part_of_an_object_and_in_no_other(form: str) -> None:
+    item, rule, fields = IN_PARTS[form]
+    given = {issue.rule: issue.given for issue in judgement(item, "a").broken}[rule]
+    assert [part.partition(": ")[0] for part in given.split("; ")] == fields
+
+
 def test_an_object_of_which_no_field_is_at_fault_is_named_by_its_kind() -> None:
     assert fields_at_fault(work(), lambda _: True, "object.spec") == "Deployment"
 
