@@ -25,7 +25,7 @@ from tenancy.check.admission.policies import all_hold, evaluator_of
 from tenancy.check.admission.requests import AUTHENTICATED, Identity, creation, unreadable
 from tenancy.check.blame import SOME_IMAGE, fields_at_fault
 from tenancy.kube.kinds import group_of, plural
-from tenancy.kube.objects import UNKNOWN, Object, as_list, get_path
+from tenancy.kube.objects import UNKNOWN, Object, as_list, get_path, name_of
 from tenancy.kube.pod_templates import PodTemplate, templates_of
 from tenancy.planning.guards import guards_of_objects
 from tenancy.planning.guards.admission_policy import Guard
@@ -164,9 +164,11 @@ def _closure(guard: Guard, text: str) -> Mapping[str, str]:
     return expressions
 
 
-def guard_findings(items: Iterable[Mapping[str, Any]]) -> tuple[list[Finding], frozenset[str]]:
+def guard_findings(
+    items: Iterable[Mapping[str, Any]], decided: Container[str] = ()
+) -> tuple[list[Finding], frozenset[str]]:
     """Findings of guards on the objects of tenants, beside their namespaces where these are among them, and the rules
-    that wait for an environment."""
+    that wait for an environment; none on objects that are `decided`, by name, which are only read."""
     items = list(items)
     spaces = {str(get_path(item, "metadata", "name")): item for item in items if item.get("kind") == "Namespace"}
     findings: list[Finding] = []
@@ -174,7 +176,10 @@ def guard_findings(items: Iterable[Mapping[str, Any]]) -> tuple[list[Finding], f
     for item in items:
         space = spaces.get(str(get_path(item, "metadata", "namespace")))
         tenants = [get_path(labelled_object, "metadata", "labels", words.TENANT) for labelled_object in (space, item)]
-        if tenant := tenants[0] or tenants[1]:
+        tenant = tenants[0] or tenants[1]
+        if tenant and name_of(item) in decided:
+            _read(item)
+        elif tenant:
             object_judgement = judgement(item, str(tenant), space)
             waits |= object_judgement.waits
             findings += [
@@ -195,6 +200,13 @@ def judgement(item: Mapping[str, Any], tenant: str, space: Mapping[str, Any] | N
         "" if space is None else _text({key: get_path(space, "metadata", key) for key in ("labels", "annotations")})
     )
     return _judgement(_text(item), tenant, "" if UNKNOWN in namespace_text else namespace_text)
+
+
+def _read(item: Mapping[str, Any]) -> None:
+    """Raise one of `UNREADABLE` for an object that is not of the form of its kind."""
+    if reason := unreadable(dict(item)):
+        raise ValueError(reason)
+    _Question(json.loads(_text(item)), "", "")
 
 
 def _text(value: Any) -> str:

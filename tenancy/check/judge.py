@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -210,7 +210,7 @@ def together(
     def ask(chosen_items: Sequence[Object]) -> JointFindings:
         adopted = adopt(chosen_items, label, platform, tenants)
         excepted = tuple(pair for item in adopted.plain for pair in objects.excepted(item, today))
-        all_findings, waits = findings(adopted)
+        all_findings, waits = findings(adopted, _decided(adopted) if tenants is not None else ())
         return JointFindings(adopted, all_findings, excepted, waits)
 
     items, unread = list(items), []
@@ -255,9 +255,12 @@ def _stumble(ask: Callable[[Sequence[Object]], Any], items: Sequence[Object], in
     return False
 
 
-def findings(adopted: Adopted) -> tuple[tuple[Finding, ...], frozenset[str]]:
-    """Findings of every rule on each object and on all of them together, and the rules that wait for an environment."""
-    by_guards, waits = guard_findings(adopted.plain)
+def findings(adopted: Adopted, decided: Container[str] = ()) -> tuple[tuple[Finding, ...], frozenset[str]]:
+    """Findings of every rule on each object and on all of them together, and the rules that wait for an environment.
+
+    Of the objects that are `decided`, by name, an environment's API server tells what its guards refuse.
+    """
+    by_guards, waits = guard_findings(adopted.plain, decided)
     all_findings = [
         *(f for item in adopted.plain for check in (objects, plain) for f in check.object_findings(item)),
         *by_guards,
