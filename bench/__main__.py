@@ -30,7 +30,7 @@ SECTIONS = {
     "guards": "The guards",
     "flood": "A flood",
 }
-BY_NAME = frozenset({"ended_pods", "whole_fleet"})
+BY_NAME = frozenset({"ended_pods", "state", "whole_fleet"})
 """Sections that take half an hour or more, and are measured only if they are named."""
 PAGE = Path("docs/benchmarks.md")
 _TITLE = "# Benchmarks\n\nHow fast is it, and at which size? Measured by `python -m bench`; never part of a test.\n"

@@ -35,5 +35,5 @@ def readers(loaded: Loaded) -> dict[str, Reader]:
         "sarif": (collect.read_judge, (bundle.Unusable,)),
         "attacks": (lambda path: collect.read_attacks(path).counts, (bundle.Unusable,)),
         "trace": (lambda path: trace_files.read(path, loaded), (SpecError, Violation)),
-        "bill": (lambda path: bill.read([path], month, "small"), (Violation,)),
+        "bill": (lambda path: bill.read_bill([path], month, "small"), (Violation,)),
     }

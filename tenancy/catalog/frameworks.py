@@ -24,8 +24,8 @@ class Framework:
     namespace: str
     """Namespace of its operator, as the operator's manifests install it."""
     service_account: str
-    needs: tuple[str, ...] = ()
-    """Kinds that its objects create."""
+    required_frameworks: tuple[str, ...] = ()
+    """Keys of `FRAMEWORKS`: kinds that its operator creates."""
 
     @property
     def operator(self) -> str:
@@ -33,7 +33,7 @@ class Framework:
         return f"system:serviceaccount:{self.namespace}:{self.service_account}"
 
 
-BUILT_IN = ("batch/job", "pod", "deployment", "statefulset")
+BUILT_IN_INTEGRATIONS = ("batch/job", "pod", "deployment", "statefulset")
 """Kinds that are always queued, by their names in Kueue."""
 
 FRAMEWORKS: Mapping[str, Framework] = MappingProxyType(
@@ -65,3 +65,4 @@ FRAMEWORKS: Mapping[str, Framework] = MappingProxyType(
         ),
     }
 )
+"""By their names in `queues.kinds`."""

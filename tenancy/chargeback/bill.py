@@ -28,9 +28,9 @@ from tenancy.planning.common.names import CLAIM_TAG, ENVIRONMENT_TAG, NAMESPACE_
 from tenancy.rules.catalogue import Violation
 from tenancy.spec.fields.costs import PurchaseKind, UsageKind
 
-UNBLENDED, NET = "line_item_unblended_cost", "line_item_net_unblended_cost"
+COST_COLUMN, NET_COST_COLUMN = "line_item_unblended_cost", "line_item_net_unblended_cost"
 """Before and after discounts of a contract; the second is there only where the account has one."""
-AMORTISED: Mapping[str, Mapping[str, int]] = {
+AMORTISED_COST_COLUMNS: Mapping[str, Mapping[str, int]] = {
     # A prepaid amount is in the lines of the hours that used it; its unused part is in the line of the fee.
     "DiscountedUsage": {"reservation_effective_cost": 1},
     "RIFee": {
@@ -44,11 +44,12 @@ AMORTISED: Mapping[str, Mapping[str, int]] = {
 }
 """Cost of a line, as a sum of columns, by `line_item_line_item_type`; all others cost what is unblended. The
 amortised cost of AWS's Cost Explorer."""
-UNUSED = {"RIFee": "unused reservation", "SavingsPlanRecurringFee": "unused commitment"}
+UNUSED_COMMITMENT_TYPES = {"RIFee": "unused reservation", "SavingsPlanRecurringFee": "unused commitment"}
 """Lines that belong to no hour of a node, and their names in the report."""
-USED = ("Usage", "DiscountedUsage", "SavingsPlanCoveredUsage")
-UPFRONT, RESERVATION = "Fee", "reservation_reservation_a_r_n"
-"""Types of lines for a prepaid fee of a reservation. A capacity reservation has no such fee."""
+USAGE_LINE_TYPES = ("Usage", "DiscountedUsage", "SavingsPlanCoveredUsage")
+PREPAID_FEE, RESERVATION_COLUMN = "Fee", "reservation_reservation_a_r_n"
+"""Type of line of a prepaid fee, and the column with the ARN of its reservation. A capacity reservation has no such
+fee."""
 IDENTITY, INTERVAL = "identity_line_item_id", "identity_time_interval"
 """An id identifies one line in one interval."""
 TEXTS = (
@@ -61,15 +62,15 @@ TIMES = ("line_item_usage_start_date", "line_item_usage_end_date")
 TAGS = "resource_tags"
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 """Errors that polars raises for a damaged file; a panic of its Rust code is no Exception."""
-NEEDED = (*TEXTS, *TIMES, UNBLENDED, TAGS)
-ALLOCATED_ELSEWHERE = tuple(kind for kind, columns in AMORTISED.items() if not columns)
-SUMMED = tuple(dict.fromkeys(name for columns in AMORTISED.values() for name in columns))
+REQUIRED_COLUMNS = (*TEXTS, *TIMES, COST_COLUMN, TAGS)
+ZERO_COST_TYPES = tuple(kind for kind, columns in AMORTISED_COST_COLUMNS.items() if not columns)
+SUM_COLUMNS = tuple(dict.fromkeys(name for columns in AMORTISED_COST_COLUMNS.values() for name in columns))
 MAX_DOLLARS = 10**9
 """Max dollars of one line."""
 NANO = 10**9
 _MACHINES = "BoxUsage|SpotUsage|Reservation|CapacityBlock|DedicatedUsage|DedicatedRes|UnusedBox|UnusedDed"
-"""Usage types of instances and of what is reserved for them: AWS Data Exports user guide, "Monitoring your On-Demand
-capacity reservations"."""
+"""Usage types of instances and of their reservations: AWS Data Exports user guide, "Monitoring your On-Demand capacity
+reservations"."""
 
 
 class TaggedCosts(NamedTuple):
@@ -79,7 +80,7 @@ class TaggedCosts(NamedTuple):
     tenant: str
     namespace: str
     category: str
-    what: str
+    description: str
     micro: int
 
 
@@ -95,16 +96,16 @@ class Bill(NamedTuple):
 
 
 class _Key(NamedTuple):
-    """Costs that are charged together; for a pool the product is its purchase option."""
+    """Costs that are charged together; for a pool, `category` is its purchase option."""
 
     pool: str
     category: str
-    what: str
+    description: str
     tenant: str
     namespace: str
 
 
-def read(paths: Sequence[Path], periods: Sequence[Period], environment: str) -> Bill:
+def read_bill(paths: Sequence[Path], periods: Sequence[Period], environment: str) -> Bill:
     """All costs of the environment on the bill in the range; a line of several hours is split between periods."""
     costs: dict[tuple[_Key, int, int], Decimal] = defaultdict(Decimal)
     foreign_cost = discounts = Decimal()
@@ -115,7 +116,9 @@ def read(paths: Sequence[Path], periods: Sequence[Period], environment: str) -> 
         frame = _scan(path)
         if len(files) > 1 and IDENTITY not in frame.collect_schema():
             observation = f"{len(files)} files and {path.name} without column {IDENTITY}"
-            raise Violation("bill-07", observation, "export it: a line in two files would count twice")
+            raise Violation(
+                "bill-07", observation, f"export the column {IDENTITY}: a line in two files would count twice"
+            )
         is_own_line = _has_environment_tag(frame.collect_schema()[TAGS], environment)
         other_lines = frame.filter(~is_own_line)
         nano = (pl.col("cost") * NANO).round().cast(pl.Int128)  # integers, so that the sum does not depend on the order
@@ -138,17 +141,18 @@ def read(paths: Sequence[Path], periods: Sequence[Period], environment: str) -> 
             discounts += _discount(row)
             if cost:
                 _refuse_duplicate(path, row, file_by_line)
-            if cost or row[TEXTS[0]] not in ALLOCATED_ELSEWHERE:
+            if cost or row[TEXTS[0]] not in ZERO_COST_TYPES:
                 costs[_key(row, tags), start, end] += cost
-    bill = _bill(costs, periods, foreign_cost, unknown_costs, environment)
+    bill = _rounded_bill(costs, periods, foreign_cost, unknown_costs, environment)
     if round(discounts, 2):
         bill.notes.append(
-            f"{NET} has ${discounts:,.2f} of discounts on lines of {environment}; costs in this report are before them"
+            f"{NET_COST_COLUMN} has ${discounts:,.2f} of discounts on lines of {environment}; costs in this report are "
+            "before them"
         )
     return bill
 
 
-def _bill(
+def _rounded_bill(
     costs: Mapping[tuple[_Key, int, int], Decimal],
     periods: Sequence[Period],
     foreign_cost: Decimal,
@@ -175,7 +179,9 @@ def _bill(
             if key.pool:
                 costs_by_unit[BillingUnit(number, key.pool, key.category)] = amount
             elif amount:
-                other_costs.append(TaggedCosts(number, key.tenant, key.namespace, key.category, key.what, amount))
+                other_costs.append(
+                    TaggedCosts(number, key.tenant, key.namespace, key.category, key.description, amount)
+                )
     findings, notes = [], []
     if outside_micro := round(outside):
         range_text = f"from {iso_time(periods[0].start)} to {iso_time(periods[-1].end)}"
@@ -220,11 +226,11 @@ def _scan(path: Path) -> pl.LazyFrame:
         schema = frame.collect_schema()
     except (*UNREADABLE, OSError) as error:
         raise _unreadable(path, error) from None
-    for name in NEEDED:
+    for name in REQUIRED_COLUMNS:
         if name not in schema:
             raise Violation("bill-07", f"{path.name} without column {name}", "export CUR 2.0 with resource ids")
-    optional_columns = [name for name in (IDENTITY, INTERVAL, RESERVATION) if name in schema]
-    dollars = [name for name in (UNBLENDED, NET, *SUMMED) if name in schema]
+    optional_columns = [name for name in (IDENTITY, INTERVAL, RESERVATION_COLUMN) if name in schema]
+    dollars = [name for name in (COST_COLUMN, NET_COST_COLUMN, *SUM_COLUMNS) if name in schema]
     for names, is_type, expected_text in (
         ((*TEXTS, *optional_columns), _is_text, "texts"),
         (TIMES, lambda kind: isinstance(kind, pl.Datetime), "times"),
@@ -234,7 +240,9 @@ def _scan(path: Path) -> pl.LazyFrame:
         for name in names:
             if schema[name] != pl.Null and not is_type(schema[name]):
                 raise Violation(
-                    "bill-07", f"{path.name}: {name} of {schema[name]}", f"export {expected_text}, as CUR 2.0 has them"
+                    "bill-07",
+                    f"column {name} of {path.name} with type {schema[name]}",
+                    f"export {expected_text}, as CUR 2.0 has them",
                 )
     selected_columns = frame.select(
         *(pl.col(name).cast(pl.String).fill_null("") for name in (*TEXTS, *optional_columns)),
@@ -263,25 +271,31 @@ def _require_amounts(path: Path, frame: pl.LazyFrame) -> None:
 
 def _amortised(column_names: set[str]) -> pl.Expr:
     """The cost of a line; null if the export lacks a column for it."""
-    kind, cost_expression = pl.col(TEXTS[0]), pl.col(UNBLENDED)
-    for name, signed_columns in AMORTISED.items():
+    kind, cost_expression = pl.col(TEXTS[0]), pl.col(COST_COLUMN)
+    for name, signed_columns in AMORTISED_COST_COLUMNS.items():
         terms = [
             pl.col(column) * sign if column in column_names else pl.lit(None, pl.Float64)
             for column, sign in signed_columns.items()
         ]
         cost = sum(terms, pl.lit(0.0))
         cost_expression = pl.when(kind == name).then(cost).otherwise(cost_expression)
-    if RESERVATION not in column_names:
-        return pl.when(kind == UPFRONT).then(None).otherwise(cost_expression)
+    if RESERVATION_COLUMN not in column_names:
+        return pl.when(kind == PREPAID_FEE).then(None).otherwise(cost_expression)
     is_prepaid = (
-        (kind == UPFRONT) & (pl.col(RESERVATION) != "") & ~pl.col(RESERVATION).str.contains("capacity-reservation")
+        (kind == PREPAID_FEE)
+        & (pl.col(RESERVATION_COLUMN) != "")
+        & ~pl.col(RESERVATION_COLUMN).str.contains("capacity-reservation")
     )
     return pl.when(is_prepaid).then(0.0).otherwise(cost_expression)
 
 
 def _columns(kind: str) -> Sequence[str]:
     """Columns that are needed for the cost of a line."""
-    return (RESERVATION, UNBLENDED) if kind == UPFRONT else tuple(AMORTISED.get(kind, (UNBLENDED,)))
+    return (
+        (RESERVATION_COLUMN, COST_COLUMN)
+        if kind == PREPAID_FEE
+        else tuple(AMORTISED_COST_COLUMNS.get(kind, (COST_COLUMN,)))
+    )
 
 
 def _is_text(kind: Any) -> bool:
@@ -325,7 +339,7 @@ def _time_and_cost(path: Path, row: Mapping[str, Any]) -> tuple[int, int, Decima
 
 def _discount(row: Mapping[str, Any]) -> Decimal:
     """The contract discount of a line, if the export has both costs."""
-    before, after = (row.get(name) for name in (UNBLENDED, NET))
+    before, after = (row.get(name) for name in (COST_COLUMN, NET_COST_COLUMN))
     is_known = before is not None and after is not None and isfinite(before) and isfinite(after)
     return Decimal(str(before)) - Decimal(str(after)) if is_known else Decimal()
 
@@ -343,11 +357,15 @@ def _refuse_duplicate(path: Path, row: Mapping[str, Any], file_by_line: dict[tup
 
 
 def _key(row: Mapping[str, Any], tags: Mapping[str, str]) -> _Key:
-    if pool := tags.get(_normalized_key(POOL_TAG), "") if _compute(row) and row[TEXTS[0]] not in UNUSED else "":
+    if (
+        pool := tags.get(_normalized_key(POOL_TAG), "")
+        if _is_ec2_machine(row) and row[TEXTS[0]] not in UNUSED_COMMITMENT_TYPES
+        else ""
+    ):
         return _Key(pool, _purchase(row), "", "", "")
     namespace = next((tags[key] for key in _NAMESPACES if key in tags), "")
-    what = " ".join(filter(None, (_what(row), namespace)))
-    return _Key("", _category(row), what, tags.get(_normalized_key(words.TENANT_TAG), ""), namespace)
+    description = " ".join(filter(None, (_description(row), namespace)))
+    return _Key("", _category(row), description, tags.get(_normalized_key(words.TENANT_TAG), ""), namespace)
 
 
 def _has_environment_tag(kind: pl.DataType, environment: str) -> pl.Expr:
@@ -377,7 +395,7 @@ _NAMESPACES = tuple(map(_normalized_key, (NAMESPACE_TAG, CLAIM_TAG)))
 """The tag of our class's volumes, and the one that the EBS driver gives to those of every class."""
 
 
-def _compute(row: Mapping[str, Any]) -> bool:
+def _is_ec2_machine(row: Mapping[str, Any]) -> bool:
     return row["line_item_product_code"] == "AmazonEC2" and bool(re.search(_MACHINES, row["line_item_usage_type"]))
 
 
@@ -402,6 +420,6 @@ def _category(row: Mapping[str, Any]) -> str:
     return UsageKind.EGRESS if "DataTransfer-Out" in usage or "NatGateway" in usage else "other"
 
 
-def _what(row: Mapping[str, Any]) -> str:
+def _description(row: Mapping[str, Any]) -> str:
     product, kind = row["line_item_product_code"], row[TEXTS[0]]
-    return product if kind in USED else f"{product} {UNUSED.get(kind, kind)}".strip()
+    return product if kind in USAGE_LINE_TYPES else f"{product} {UNUSED_COMMITMENT_TYPES.get(kind, kind)}".strip()

@@ -31,7 +31,7 @@ class _Item(NamedTuple):
     namespace: str
     bucket: str
     prefix: str
-    what: str
+    description: str
     micro: int
     start: int
     end: int
@@ -40,7 +40,7 @@ class _Item(NamedTuple):
 def add_lines(
     report: ChargebackReport, table: pl.DataFrame, namespace_claims: Claims, known_tenants: Collection[str]
 ) -> None:
-    """Lines of the table in the range; the payer is the tenant of the line, of its namespace or of its prefix."""
+    """Add the table's lines in the range; the payer is the tenant of the line, of its namespace or of its prefix."""
     report_range = (report.periods[0].start, report.periods[-1].end)
     unknown_owners: Counter[tuple[str, str]] = Counter()
     for item in _items(report, table, report_range):
@@ -53,7 +53,7 @@ def add_lines(
                 if overlap > 0 or is_moment:
                     # The part of each period is rounded separately, so that it does not depend on the report's range.
                     amount = item.micro if is_moment else rounded(item.micro * overlap, length)
-                    _bill(report, BillingUnit(number, "", item.kind), owner, item.kind, amount, item.what)
+                    _add_cost(report, BillingUnit(number, "", item.kind), owner, item.kind, amount, item.description)
                     owners.add(owner)
         unknown_owners.update(
             (owner, _payer_text(item, owner)) for owner in owners if is_not_tenant(owner) and owner != PLATFORM
@@ -65,21 +65,21 @@ def add_lines(
         )
 
 
-def add_shared(report: ChargebackReport) -> None:
-    """Costs that all tenants share, by the hour."""
+def add_shared_costs(report: ChargebackReport) -> None:
+    """Add the costs that all tenants share, by the hour."""
     for number, period in enumerate(report.periods):
         for name, price in sorted(report.environment.costs.shared.items()):
             amount = rounded(int(price * MICRO) * (period.end - period.start), HOUR)
-            _bill(report, BillingUnit(number, "", "shared"), PLATFORM, Category.OTHER, amount, name)
+            _add_cost(report, BillingUnit(number, "", "shared"), PLATFORM, Category.OTHER, amount, name)
 
 
-def add_billed(
+def add_billed_costs(
     report: ChargebackReport,
     tagged_costs: Sequence[TaggedCosts],
     namespace_claims: Claims,
     known_tenants: Collection[str],
 ) -> None:
-    """Lines of a bill without a pool; the payer is the tenant of the namespace, else of the tag, else the platform."""
+    """Add a bill's lines without a pool; the tenant of the namespace pays, else that of the tag, else the platform."""
     unknown_payers: dict[tuple[str, str], int] = defaultdict(int)
     for item in tagged_costs:
         period = report.periods[item.period]
@@ -97,7 +97,9 @@ def add_billed(
         else:
             owners = [(NO_TENANT if unknown else owner, item.micro)]
         for owner, amount in owners:
-            _bill(report, BillingUnit(item.period, "", item.category), owner, item.category, amount, item.what)
+            _add_cost(
+                report, BillingUnit(item.period, "", item.category), owner, item.category, amount, item.description
+            )
             if is_not_tenant(owner) and owner != PLATFORM:
                 unknown_payers[tag, owner] += amount
     for (tag, owner), amount in sorted(unknown_payers.items()):
@@ -106,7 +108,7 @@ def add_billed(
         report.findings.append(DataFinding(rule, observation, f"they are charged to {owner}"))
 
 
-def _bill(
+def _add_cost(
     report: ChargebackReport, billing_unit: BillingUnit, owner: str, kind: str, amount: int, description: str
 ) -> None:
     report.bills[billing_unit] = report.bills.get(billing_unit, 0) + amount
@@ -158,7 +160,7 @@ def _amount_by_rate(report: ChargebackReport, row: dict[str, Any]) -> int | None
     rate = report.environment.costs.rates.get(row["kind"]) if row["kind"] in set(UsageKind) else None
     if rate is None:
         observation = (
-            f"{row['quantity'] / MICRO:,.2f} units of {row['kind']} {row['id'] or row['namespace']} without a rate"
+            f"{row['quantity'] / MICRO:,.2f} GiB of {row['kind']} {row['id'] or row['namespace']} without a rate"
         )
         report.findings.append(DataFinding("bill-01", observation.rstrip(), "they are in no line"))
         return None
@@ -178,7 +180,7 @@ def _payers(
     if item.namespace:
         return timeline(namespace_claims.get(item.namespace, {}), (item.start, max(item.end, item.start + 1)))
     if item.bucket:
-        return [(_writer(report.environment, report.tenants, item.bucket, item.prefix), item.start, item.end)]
+        return [(_payer_of_prefix(report.environment, report.tenants, item.bucket, item.prefix), item.start, item.end)]
     return [(NO_TENANT, item.start, item.end)]
 
 
@@ -192,9 +194,9 @@ def _payer_text(item: _Item, owner: str) -> str:
     return f"of {item.kind} with neither tenant, namespace nor bucket"
 
 
-def _writer(environment: Environment, tenants: Sequence[Tenant], bucket: str, prefix: str) -> str:
-    """The payer of a prefix: the only tenant that may write there. A prefix with several writers, or without one, is
-    paid by the platform, like objects outside of all prefixes."""
+def _payer_of_prefix(environment: Environment, tenants: Sequence[Tenant], bucket: str, prefix: str) -> str:
+    """The payer of a prefix: its only writer; without writers, its only reader. The platform pays for any other prefix,
+    and for objects outside of all prefixes."""
     if bucket not in environment.buckets or not prefix:
         return PLATFORM
     grants = [

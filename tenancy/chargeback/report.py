@@ -10,7 +10,7 @@ from tenancy.chargeback.allocate import allocate, share_overhead, sort_and_check
 from tenancy.chargeback.bill import Bill
 from tenancy.chargeback.claims import claims, known_tenants
 from tenancy.chargeback.model import ChargebackReport
-from tenancy.chargeback.non_compute import add_billed, add_lines, add_shared
+from tenancy.chargeback.non_compute import add_billed_costs, add_lines, add_shared_costs
 from tenancy.chargeback.periods import Period
 from tenancy.chargeback.tables import Tables
 from tenancy.spec.fields.environment import Environment
@@ -33,13 +33,13 @@ def make_report(
         claims(environment, tenants, tables.allocations, tables.namespaces, report_range) if has_other_costs else {}
     )
     if bill:
-        add_billed(report, bill.other_costs, namespace_claims, payers)
+        add_billed_costs(report, bill.other_costs, namespace_claims, payers)
         report.findings += bill.findings
         report.notes += bill.notes
         if tables.lines is not None:
             report.notes.append("the table of lines is not read, because with --bill all costs come from the bill")
     else:
-        add_shared(report)
+        add_shared_costs(report)
         _note_price_source(report)
     if tables.lines is not None and not bill:
         add_lines(report, tables.lines, namespace_claims, payers)

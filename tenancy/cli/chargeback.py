@@ -202,7 +202,7 @@ def command(
     if events:
         outputs.require_whole_periods(periods)
     tables = _read(loaded, time_range, folder, prometheus, token_file, step, seed, record)
-    billed_costs = bills.read(bill, periods, loaded.environment.environment) if bill else None
+    billed_costs = bills.read_bill(bill, periods, loaded.environment.environment) if bill else None
     report = make_report(loaded.environment, loaded.tenants, tables, periods, billed_costs)
     tenant_uses, budget_uses = uses(report, tables), budgets(report, calendar.PeriodLength(by))
     known_tenants = sorted(

@@ -26,8 +26,8 @@ from tenancy.kube.objects import CLOCK_FIELDS, Object, name_of, place_of
 from tenancy.kube.requests import APPLY, collection
 
 ENGINE = "pulumi-kubernetes"
-"""Prefix of the engine's field managers, one for each object (pulumi-kubernetes 4.25). Other clients may use it too: a
-name with it may be the engine's, and need not."""
+"""Prefix of the engine's field managers, one for each object (pulumi-kubernetes 4.25). Another
+client may use a name with this prefix."""
 MAX_PENDING_LISTS = 4
 """Lists that are asked for before they are needed: the API server answers them while the caller compares others."""
 _UNCOMPARED_KEYS = frozenset({"apiVersion", "kind", "metadata", "status"})
@@ -100,22 +100,22 @@ def drift(
     prefix counts as the engine: the result then tells only whether to ask again with them.
     """
     planned: dict[tuple[str, str], dict[tuple[str, str], tuple[int, Object]]] = {}
-    for place, item in enumerate(items):
-        planned.setdefault((item["apiVersion"], item["kind"]), {})[place_of(item)] = place, item
+    for index, item in enumerate(items):
+        planned.setdefault((item["apiVersion"], item["kind"]), {})[place_of(item)] = index, item
     results: list[tuple[int, Drift]] = []
     lists = _prefetched_lists(api, [f"{collection(*kind)}?labelSelector={selector}" for kind in planned])
-    for remaining, lives in zip(planned.values(), lists, strict=True):
-        for live in lives:
+    for remaining, live_objects in zip(planned.values(), lists, strict=True):
+        for live in live_objects:
             if entry := remaining.pop(place_of(live), None):
                 results += [(entry[0], object_drift) for object_drift in drift_of_object(api, entry[1], live, managers)]
-        for place, item in remaining.values():
+        for index, item in remaining.values():
             live_copy = None
             if managers is not None:
                 # An object that another client created again has none of the labels.
                 answer = api.request("GET", path_of(item))
                 live_copy = dict(answer.body) if answer.ok else None
             drifts = [Drift(item, None)] if live_copy is None else drift_of_object(api, item, live_copy, managers)
-            results += [(place, object_drift) for object_drift in drifts]
+            results += [(index, object_drift) for object_drift in drifts]
     return [object_drift for _, object_drift in sorted(results, key=lambda entry: entry[0])]
 
 
@@ -150,15 +150,15 @@ def drift_of_object(api: Api, item: Object, live: Object, managers: Mapping[str,
     ]
     # False and absent are the same value for some fields, and differ for others.
     changed_paths = [path for path in lost_paths if _value(live, path) or _value(item, path)]
-    doubtful_paths = [path for path in lost_paths if path not in changed_paths] if manager else []
+    unconfirmed_paths = [path for path in lost_paths if path not in changed_paths] if manager else []
     overwritten_paths = _confirmed_by_dry_run(
         api, item, live, manager, [*_managed_but_different(compared_item, live, engine_fields)]
     )
-    changed_paths += [*overwritten_paths, *_confirmed_by_dry_run(api, item, live, manager, doubtful_paths)]
+    changed_paths += [*overwritten_paths, *_confirmed_by_dry_run(api, item, live, manager, unconfirmed_paths)]
     added_paths = tuple(_added_fields(compared_item, engine_fields, foreign_fields))
     if not (changed_paths or added_paths):
         return []
-    writers = _writers(live, manager, forged=bool(overwritten_paths))
+    writers = _writers(live, manager, uses_engine_name=bool(overwritten_paths))
     return [Drift(item, live, tuple(changed_paths), added_paths, writers, is_recreated=not engine_fields)]
 
 
@@ -214,20 +214,20 @@ def _managed_but_different(item: Object, live: Object, engine_fields: Node) -> l
         if key not in _UNCOMPARED_KEYS:
             leaves = _leaves(value, live.get(key), f"f:{key}", engine_fields, ())
             paths += [path for path in leaves if _value(live, path) != _value(item, path)]
-    for place in ("labels", "annotations"):
-        live_ones, planned = live["metadata"].get(place) or {}, item["metadata"].get(place) or {}
-        if live_ones == planned:
+    for metadata_field in ("labels", "annotations"):
+        live_entries, planned = live["metadata"].get(metadata_field) or {}, item["metadata"].get(metadata_field) or {}
+        if live_entries == planned:
             continue
-        managed_keys = (engine_fields.get("f:metadata") or {}).get(f"f:{place}", {})
+        managed_keys = (engine_fields.get("f:metadata") or {}).get(f"f:{metadata_field}", {})
         for key, value in planned.items():
-            if f"f:{key}" in managed_keys and live_ones.get(key) != value:
-                paths.append(("f:metadata", f"f:{place}", f"f:{key}"))
+            if f"f:{key}" in managed_keys and live_entries.get(key) != value:
+                paths.append(("f:metadata", f"f:{metadata_field}", f"f:{key}"))
     return paths
 
 
 def _leaves(value: object, live: object, key: str, parent: Node, parent_path: Path) -> Iterator[Path]:
-    """Paths of the values that the node of managed fields contains, but not of those that the live object has too:
-    most parts of most objects are equal, and are not walked. `live` is None in the items of a list."""
+    """Paths of managed values that differ in the live object; equal subtrees are skipped. `live` is None in the items
+    of a list."""
     node = parent.get(key)
     if node is None or (value == live and value is not None):
         return
@@ -244,16 +244,16 @@ def _leaves(value: object, live: object, key: str, parent: Node, parent_path: Pa
 
 
 def _confirmed_by_dry_run(
-    api: Api, item: Object, live: Object, manager: str | None, suspects: list[Path]
+    api: Api, item: Object, live: Object, manager: str | None, candidate_paths: list[Path]
 ) -> list[Path]:
     """Fields that the engine's own write would change: the rest are other forms of the same values."""
-    if not suspects or manager is None:
-        return suspects
+    if not candidate_paths or manager is None:
+        return candidate_paths
     path = f"{path_of(item)}?dryRun=All&fieldManager={manager}&force=true"
     answer = api.request("PATCH", path, item, content_type=APPLY)
     if not answer.ok:
-        return suspects
-    return [path for path in suspects if _value(answer.body, path) != _value(live, path)]
+        return candidate_paths
+    return [path for path in candidate_paths if _value(answer.body, path) != _value(live, path)]
 
 
 def is_engine_object(live: Object) -> bool:
@@ -297,7 +297,7 @@ def _manifest_to_write(object_drift: Drift, manager: str) -> Object:
 def _patch(api: Api, path: str, body: object, content_type: str) -> None:
     answer = api.request("PATCH", path, body, content_type=content_type)
     if not answer.ok:
-        raise RevertFailed(f"PATCH {path}: {answer.status} {answer.message}")
+        raise RevertFailed(f"the write to {path.partition('?')[0]} was refused: {answer.status} {answer.message}")
 
 
 def _with_adopted_fields(
@@ -365,15 +365,15 @@ _CONFUSABLE_PREFIXES = (ENGINE.partition("-")[0], words.PRODUCT, words.PREFIX.pa
 """Prefixes, in any case, of names that a reader may take for the engine's or this product's."""
 
 
-def _writers(live: Object, manager: str | None, *, forged: bool) -> str:
+def _writers(live: Object, manager: str | None, *, uses_engine_name: bool) -> str:
     """Other managers that wrote; if there is none, the client used the engine's name, or none.
 
-    `forged`: a changed field still has the engine as its manager, so its author wrote under the engine's name, or wrote
-    the record of managers too.
+    `uses_engine_name`: a changed field still has the engine as its manager, so its author wrote under the engine's
+    name, or wrote the record of managers too.
     """
     entries = [*_entries(live, manager, by_engine=False)]
     names = {f"{escape_invisible(e['manager'])}{_imitation_note(e, manager)} at {e.get('time', '?')}" for e in entries}
-    if forged or not entries:
+    if uses_engine_name or not entries:
         names |= {
             f"a client under the engine's name {escape_invisible(e['manager'])} at {e.get('time', '?')}"
             for e in _entries(live, manager, by_engine=True)
@@ -396,10 +396,10 @@ def _lost_fields(item: Object, engine_fields: Node) -> Iterator[Path]:
     for key, value in item.items():
         if key not in _UNCOMPARED_KEYS:
             yield from _lost_fields_below(value, f"f:{key}", engine_fields, ())
-    for place in ("labels", "annotations"):
-        for key in item["metadata"].get(place) or {}:
-            if f"f:{key}" not in (engine_fields.get("f:metadata") or {}).get(f"f:{place}", {}):
-                yield ("f:metadata", f"f:{place}", f"f:{key}")
+    for metadata_field in ("labels", "annotations"):
+        for key in item["metadata"].get(metadata_field) or {}:
+            if f"f:{key}" not in (engine_fields.get("f:metadata") or {}).get(f"f:{metadata_field}", {}):
+                yield ("f:metadata", f"f:{metadata_field}", f"f:{key}")
 
 
 def _lost_fields_below(value: object, key: str, parent: Node, parent_path: Path) -> Iterator[Path]:
@@ -442,13 +442,13 @@ def _added_fields(item: Object, engine_fields: Node, foreign_fields: Node) -> It
     for key in metadata.get("f:ownerReferences") or {}:
         if key != ".":
             yield ("f:metadata", "f:ownerReferences", key)
-    for place in ("labels", "annotations"):
-        planned = item["metadata"].get(place) or {}
-        for key in metadata.get(f"f:{place}") or {}:
+    for metadata_field in ("labels", "annotations"):
+        planned = item["metadata"].get(metadata_field) or {}
+        for key in metadata.get(f"f:{metadata_field}") or {}:
             name = key.removeprefix("f:")
             is_platform_key = name.startswith(_PLATFORM_PREFIXES) and name != words.BEFORE_ADOPTION
-            if is_platform_key and name not in planned and key not in engine_metadata.get(f"f:{place}", {}):
-                yield ("f:metadata", f"f:{place}", key)
+            if is_platform_key and name not in planned and key not in engine_metadata.get(f"f:{metadata_field}", {}):
+                yield ("f:metadata", f"f:{metadata_field}", key)
 
 
 def _added_fields_below(value: object, key: str, node: Node, parent: Node, parent_path: Path) -> Iterator[Path]:

@@ -51,7 +51,7 @@ def test_traffic_costs_its_rate_whatever_the_time(loaded: Loaded) -> None:
 def test_a_line_without_dollars_or_rate_is_named_and_not_made_up(loaded: Loaded) -> None:
     costs = billed(loaded, {"kind": "snapshot", "tenant": "fraud", "quantity": 100})
     assert dollars(costs, "snapshot") == 0
-    assert "100.00 units of snapshot" in next(f.observation for f in costs.findings if f.rule == "bill-01")
+    assert "100.00 GiB of snapshot" in next(f.observation for f in costs.findings if f.rule == "bill-01")
 
 
 def test_a_line_that_runs_over_the_first_of_a_month_is_split_by_time(loaded: Loaded) -> None:

@@ -56,7 +56,7 @@ def cur(path: Path, *rows: dict[str, Any], maps: bool = True, without: str = "",
                 "line_item_usage_end_date": at + dt.timedelta(hours=1),
                 "line_item_unblended_cost": 0.0,
                 "line_item_currency_code": "USD",
-                **dict.fromkeys(bills.SUMMED, 0.0),
+                **dict.fromkeys(bills.SUM_COLUMNS, 0.0),
                 "reservation_reservation_a_r_n": "",
                 **row,
                 "resource_tags": [{"key": k, "value": v} for k, v in tags.items()] if maps else tags,
@@ -75,7 +75,7 @@ def with_bill(loaded: Loaded, *paths: Path, nodes: list[dict[str, Any]] = TRAIN,
     rows = [allocation("fraud--train", "t1", "a100", 2, OCTOBER, END)]
     usage_tables = tables_of(OCTOBER, END, nodes=nodes, allocations=rows, **tables)
     return make_report(
-        loaded.environment, loaded.tenants, usage_tables, bill_periods, bills.read(paths, bill_periods, "small")
+        loaded.environment, loaded.tenants, usage_tables, bill_periods, bills.read_bill(paths, bill_periods, "small")
     )
 
 
@@ -178,9 +178,9 @@ def test_what_others_in_the_account_spend_is_no_line_and_a_note(loaded: Loaded, 
 
 @pytest.mark.parametrize("net", [27.0, 30.0, None, float("nan")])
 def test_what_a_contract_takes_off_is_named(loaded: Loaded, tmp_path: Path, net: float | None) -> None:
-    row = {"line_item_unblended_cost": 30.0, bills.NET: net, "tags": POOL}
-    costs = with_bill(loaded, cur(tmp_path / "c.parquet", row, **{bills.NET: pl.Float64}))
-    contract_notes = [note for note in costs.notes if bills.NET in note]
+    row = {"line_item_unblended_cost": 30.0, bills.NET_COST_COLUMN: net, "tags": POOL}
+    costs = with_bill(loaded, cur(tmp_path / "c.parquet", row, **{bills.NET_COST_COLUMN: pl.Float64}))
+    contract_notes = [note for note in costs.notes if bills.NET_COST_COLUMN in note]
     assert [("$3.00" in note, "before them" in note) for note in contract_notes] == [(True, True)] * (net == 27.0)
     assert dollars(costs) == 30
 
@@ -196,13 +196,13 @@ def test_a_bill_that_is_no_export_is_refused(tmp_path: Path, content: str) -> No
     path = tmp_path / "c.parquet"
     path.write_text(content, "utf-8")
     with pytest.raises(Violation, match="bill-07"):
-        bills.read([path], whole_periods(OCTOBER, END), "small")
+        bills.read_bill([path], whole_periods(OCTOBER, END), "small")
 
 
 def test_an_export_without_resources_is_refused(tmp_path: Path) -> None:
     pl.DataFrame({"line_item_unblended_cost": [1.0]}).write_parquet(tmp_path / "c.parquet")
     with pytest.raises(Violation, match="without column"):
-        bills.read([tmp_path / "c.parquet"], whole_periods(OCTOBER, END), "small")
+        bills.read_bill([tmp_path / "c.parquet"], whole_periods(OCTOBER, END), "small")
 
 
 # Times
@@ -250,7 +250,7 @@ def test_every_day_of_a_line_of_a_month_has_its_part(tmp_path: Path) -> None:
     end = dt.datetime.fromtimestamp(NOVEMBER, dt.UTC).replace(tzinfo=None)
     row = {"line_item_unblended_cost": 100.0, "line_item_usage_end_date": end, "tags": POOL}
     days = whole_periods(OCTOBER, NOVEMBER, PeriodLength.DAY)
-    read_bill = bills.read([cur(tmp_path / "c.parquet", row)], days, "small")
+    read_bill = bills.read_bill([cur(tmp_path / "c.parquet", row)], days, "small")
     assert sorted(read_bill.costs_by_unit.values()) == [3_225_806] * 31, (
         "each rounded by itself: a day costs the same in any range"
     )
@@ -430,8 +430,8 @@ def test_a_fee_for_a_reservation_stands_in_its_hours_and_any_other_is_charged(
     assert dollars(costs) == 10 + cost
 
 
-KINDS = [(kind, column) for kind, columns in bills.AMORTISED.items() for column in columns] + [
-    ("Fee", bills.RESERVATION)
+KINDS = [(kind, column) for kind, columns in bills.AMORTISED_COST_COLUMNS.items() for column in columns] + [
+    ("Fee", bills.RESERVATION_COLUMN)
 ]
 
 
@@ -481,7 +481,7 @@ def test_a_folder_is_all_files_in_it(loaded: Loaded, tmp_path: Path) -> None:
 
 def test_a_folder_without_a_bill_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Violation, match="without a Parquet file"):
-        bills.read([tmp_path], whole_periods(OCTOBER, END), "small")
+        bills.read_bill([tmp_path], whole_periods(OCTOBER, END), "small")
 
 
 @pytest.mark.parametrize(
@@ -557,7 +557,7 @@ def test_a_column_of_another_type_is_refused(tmp_path: Path, column: str, values
     path = cur(tmp_path / "c.parquet", {"identity_line_item_id": "abc", "tags": POOL})
     pl.read_parquet(path).with_columns(pl.Series(column, values)).write_parquet(path)
     with pytest.raises(Violation, match=f"{column} of "):
-        bills.read([path], whole_periods(OCTOBER, END), "small")
+        bills.read_bill([path], whole_periods(OCTOBER, END), "small")
 
 
 @pytest.mark.parametrize(

@@ -308,7 +308,7 @@ def test_the_order_of_the_rows_does_not_matter(loaded: Loaded, trace: Trace, see
 
 # AWS's bill
 
-KINDS = ("Usage", *bills.AMORTISED, "Fee", "Tax", "Credit", "Refund", "BundledDiscount")
+KINDS = ("Usage", *bills.AMORTISED_COST_COLUMNS, "Fee", "Tax", "Credit", "Refund", "BundledDiscount")
 cents = st.integers(-(10**6), 10**7).map(lambda n: n / 10**7)
 """With more decimals than a millionth has."""
 parts = st.integers(0, 500).map(lambda n: n / 64)
@@ -331,7 +331,7 @@ def exported(draw: st.DrawFn) -> list[dict[str, Any]]:
                 "line_item_usage_end_date": draw(st.sampled_from([end, end, None])),
                 "line_item_unblended_cost": draw(cents),
                 "line_item_currency_code": "USD",
-                **{name: draw(parts if name in FEES else cents) for name in bills.SUMMED},
+                **{name: draw(parts if name in FEES else cents) for name in bills.SUM_COLUMNS},
                 "reservation_reservation_a_r_n": draw(st.sampled_from(["", None, "arn:reserved-instances/1"])),
                 "resource_tags": draw(
                     st.fixed_dictionaries(
@@ -348,7 +348,7 @@ def exported(draw: st.DrawFn) -> list[dict[str, Any]]:
     return rows
 
 
-FEES = tuple(name for kind in bills.UNUSED for name in bills.AMORTISED[kind])
+FEES = tuple(name for kind in bills.UNUSED_COMMITMENT_TYPES for name in bills.AMORTISED_COST_COLUMNS[kind])
 
 
 def amortised(row: dict[str, Any]) -> Fraction:
@@ -399,7 +399,7 @@ def test_every_line_of_a_bill_is_charged_once_or_named(
 ) -> None:
     paths = [export(folder / f"{i}.parquet", rows[i::files]) for i in range(files) if rows[i::files]]
     bill_periods = scene.whole_periods(START, END, by)
-    bill = bills.read(paths, bill_periods, "small")
+    bill = bills.read_bill(paths, bill_periods, "small")
     expected, whose, outside, others = [Fraction()] * len(bill_periods), defaultdict(Fraction), Fraction(), Fraction()
     for row in rows:
         cost, tags = amortised(row), row["resource_tags"]
@@ -410,7 +410,11 @@ def test_every_line_of_a_bill_is_charged_once_or_named(
         seconds = range(start, end) if end is not None and start < end else [start]
         usage, ec2 = row["line_item_usage_type"], row["line_item_product_code"] == "AmazonEC2"
         node = ec2 and usage in {"BoxUsage:p4d", "SpotUsage:p4d"}
-        pool = tags.get("user_tenancy_pool", "") if node and row["line_item_line_item_type"] not in bills.UNUSED else ""
+        pool = (
+            tags.get("user_tenancy_pool", "")
+            if node and row["line_item_line_item_type"] not in bills.UNUSED_COMMITMENT_TYPES
+            else ""
+        )
         purchase_and_tenant = (usage == "SpotUsage:p4d", "") if pool else (False, tags.get("user_tenancy_tenant", ""))
         for at in seconds:
             part = cost / len(seconds)

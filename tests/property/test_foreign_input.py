@@ -79,7 +79,7 @@ ROW = {
         {"key": "user_tenancy_environment", "value": "small"},
         {"key": "user_tenancy_pool", "value": "a"},
     ],
-    **dict.fromkeys(bill.SUMMED, 0.0),
+    **dict.fromkeys(bill.SUM_COLUMNS, 0.0),
 }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
-from tenancy.catalog.frameworks import BUILT_IN, FRAMEWORKS
+from tenancy.catalog.frameworks import BUILT_IN_INTEGRATIONS, FRAMEWORKS
 from tenancy.planning.common.device_classes import claimable_flavors, device_class
 from tenancy.planning.queueing.queue_names import BOARD_COMPUTE, BOARD_MEMORY, CORES, queue_resource
 from tenancy.planning.queueing.queues import machine_resources
@@ -66,7 +66,7 @@ def configuration(environment: Environment, tenants: Iterable[Tenant] = ()) -> d
         "manageJobsWithoutQueueName": True,
         "managedJobsNamespaceSelector": MANAGED_NAMESPACES,
         "integrations": {
-            "frameworks": [*BUILT_IN, *(FRAMEWORKS[kind].integration for kind in sorted(queues.kinds))],
+            "frameworks": [*BUILT_IN_INTEGRATIONS, *(FRAMEWORKS[kind].integration for kind in sorted(queues.kinds))],
             "labelKeysToCopy": list(words.CHARGED_LABELS),
         },
         "waitForPodsReady": {

@@ -115,4 +115,4 @@ def _namespace_mistakes(
 
 
 def _both(side: str, what: str) -> Decimal:
-    return sum((amount(size[side][what]) for size in sizes.RUNNING), Decimal())
+    return sum((amount(size[side][what]) for size in sizes.CONCURRENT_CONTAINERS), Decimal())

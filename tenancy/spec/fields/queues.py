@@ -177,7 +177,7 @@ class Queues(Spec):
                 change = f"use one of {', '.join(FRAMEWORKS)}; Jobs, Deployments, StatefulSets and pods always queue"
                 yield rule_mistake(("kinds", i), "ref-01", f"kind {kind!r}", change)
                 continue
-            for needed_kind in FRAMEWORKS[kind].needs:
+            for needed_kind in FRAMEWORKS[kind].required_frameworks:
                 if needed_kind not in self.kinds:
                     fault = f"kind {kind} without {needed_kind}, which it is made of"
                     yield rule_mistake(("kinds", i), "ref-01", fault, f"add {needed_kind}")

@@ -9,7 +9,7 @@ from typing import Any
 import judges
 import pytest
 
-from tenancy.catalog.frameworks import BUILT_IN, FRAMEWORKS
+from tenancy.catalog.frameworks import BUILT_IN_INTEGRATIONS, FRAMEWORKS
 from tenancy.planning.queueing.kueue import MANAGED_NAMESPACES, configuration
 from tenancy.planning.queueing.queue_names import BOARD_COMPUTE, BOARD_MEMORY
 from tenancy.spec.fields.environment import Environment
@@ -59,7 +59,7 @@ def test_kueue_starts_with_that_of_devices_by_claim(spec: SpecFolder) -> None:
 def test_kueue_starts_with_every_kind_of_work(spec: SpecFolder) -> None:
     settings = with_queues(spec, f"kinds: [{', '.join(FRAMEWORKS)}]")
     assert judges.kueue(settings) == []
-    expected = {*BUILT_IN, *(framework.integration for framework in FRAMEWORKS.values())}
+    expected = {*BUILT_IN_INTEGRATIONS, *(framework.integration for framework in FRAMEWORKS.values())}
     assert set(settings["integrations"]["frameworks"]) == expected
 
 
