@@ -337,18 +337,24 @@ def of_folder(request: pytest.FixtureRequest) -> Iterator[OfFolder]:
 ONE_LAB = ("attacks", "queues")
 """Folders whose modules share a lab that takes longest to set up: with two workers there would be two of each."""
 
+ONE_COMPILATION = ("check", "policy_pack", "rules")
+"""Folders whose tests evaluate the expressions of all guards: to compile these takes each process 17 seconds."""
 
-class ByLab(LoadFileScheduling):
-    """One worker for the tests of a file, and for those of a folder that shares a lab."""
+
+class BySharedStart(LoadFileScheduling):
+    """One worker for the tests of a file, for those of a folder that shares a lab, and for all that evaluate the
+    guards' expressions."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        folder = file.rpartition("/")[0]
-        return folder if folder.rpartition("/")[2] in ONE_LAB else file
+        *folders, _ = file.split("/")
+        if not {*folders}.isdisjoint(ONE_COMPILATION):
+            return " ".join(ONE_COMPILATION)
+        return "/".join(folders) if folders[-1] in ONE_LAB else file
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByLab | None:
-    return ByLab(config, log) if config.getoption("dist") == "loadfile" else None
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> BySharedStart | None:
+    return BySharedStart(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 LAB_BYTES = 4 * 2**30

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,9 +47,17 @@ def plan(bank: Loaded) -> Plan:
     return make_plan(bank, bank.day)
 
 
+_OBJECTS: dict[tuple[int, GitOpsTool, GitOpsSource], tuple[Plan, dict[str, list[dict[str, Any]]]]] = {}
+"""By the identity of a plan, beside the plan itself: while it lives, no other gets its identity."""
+
+
 def objects(plan: Plan, tool: GitOpsTool, source: GitOpsSource = SOURCE) -> dict[str, list[dict[str, Any]]]:
-    file_texts = rendered(plan, Layout.PER_TENANT, tool, source)
-    return {path: documents(text) for path, text in file_texts.items() if path.endswith(".yaml")}
+    """Objects by file. Tests share them, and change none."""
+    key = (id(plan), tool, source)
+    if key not in _OBJECTS:
+        file_texts = rendered(plan, Layout.PER_TENANT, tool, source)
+        _OBJECTS[key] = plan, {p: documents(text) for p, text in file_texts.items() if p.endswith(".yaml")}
+    return _OBJECTS[key][1]
 
 
 def of_cluster(files: dict[str, list[dict[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
@@ -164,21 +173,23 @@ def test_argo_may_make_what_is_rendered_and_nothing_else(plan: Plan) -> None:
 
 
 def test_more_objects_than_an_application_can_keep_are_refused_with_2(
-    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    loaded = load(LOCAL)
+    plan = make_plan(loaded, loaded.day)
     size = application_bytes(plan.objects())
     for limit, code in ((size, 0), (size - 1, 2)):
         monkeypatch.setattr(argo, "ETCD_REQUEST", limit)
-        result = run("--out", tmp_path / str(limit), "--gitops", "argo", *REPO, folder=BANK)
+        result = run("--out", tmp_path / str(limit), "--gitops", "argo", *REPO)
         assert result.exit_code == code, result.output
     assert f"given {len(plan.tenants)} tenants and one Application of Argo CD" in result.stderr
     assert not (tmp_path / str(size - 1)).exists()
-    assert run("--out", tmp_path / "flux", "--gitops", "flux", *REPO, folder=BANK).exit_code == 0
+    assert run("--out", tmp_path / "flux", "--gitops", "flux", *REPO).exit_code == 0
     number = re.findall(r"change: --shards (\d+)", result.stderr)[0]
-    result = run("--out", tmp_path / "shards", "--gitops", "argo", *REPO, "--shards", number, folder=BANK)
+    result = run("--out", tmp_path / "shards", "--gitops", "argo", *REPO, "--shards", number)
     assert result.exit_code == 0, "as many as the message says suffice"
     monkeypatch.setattr(argo, "ETCD_REQUEST", application_bytes(plan.platform.objects()) - 1)
-    result = run("--out", tmp_path / "none", "--gitops", "argo", *REPO, "--shards", number, folder=BANK)
+    result = run("--out", tmp_path / "none", "--gitops", "argo", *REPO, "--shards", number)
     assert result.exit_code == 2
     assert "change: another tool, or several environments" in result.stderr
 
@@ -247,7 +258,7 @@ def test_the_number_of_argos_applications_is_not_guessed_from_a_damaged_file(tmp
 
 
 def test_fluxs_shards_are_labels_of_tenants_kustomizations_and_change_nothing_else(plan: Plan) -> None:
-    usual, files = objects(plan, GitOpsTool.FLUX), sharded(plan, GitOpsTool.FLUX, 3)
+    usual, files = objects(plan, GitOpsTool.FLUX), deepcopy(sharded(plan, GitOpsTool.FLUX, 3))
     shard = {}
     for item in files["gitops/flux.yaml"]:
         if labels := item["metadata"].pop("labels", {}):
