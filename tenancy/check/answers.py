@@ -79,6 +79,11 @@ class ObjectAnswers:
         return answers_by_reason
 
     @property
+    def refused_rules(self) -> frozenset[tuple[str, str | None]]:
+        """Each object, with each rule by which it is refused."""
+        return frozenset((answer.object, denial.rule) for answer in self.answers for denial in answer.verdict.denials)
+
+    @property
     def queues(self) -> Mapping[FilePosition, str]:
         """The queue of each object that is admitted into one, by the object's place."""
         return {

@@ -130,8 +130,10 @@ def judge(
     owners = {name_of(item): owner_of(item, adopted) for item in adopted.objects}
     checked_findings: list[CheckedFinding] = []
     decided = _decided(adopted) if answers else frozenset()
+    refused = answers.refused_rules if answers else frozenset()
     for finding in joint.findings:
-        if finding.object in decided and finding.rule in _OF_API_SERVER:
+        is_told = (finding.object, finding.rule) in refused
+        if is_told or (finding.object in decided and finding.rule in _OF_API_SERVER):
             continue
         level = level_of(finding, preset)
         if level is not RuleLevel.DISABLED:

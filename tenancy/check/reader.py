@@ -249,9 +249,10 @@ def _items(lined: Lined, line: int) -> Iterator[tuple[Object, int, Any]]:
 def _release(document: Mapping[str, Any]) -> Object | None:
     """A chart's release by Flux, Argo CD or `tenancy render`, in one form."""
     spec, metadata = document.get("spec"), document.get("metadata")
+    repository = version = None
     if document.get("kind") == "HelmRelease":
         chart, values = get_path(spec, "chart", "spec", "chart"), get_path(spec, "values")
-        more = get_path(spec, "valuesFrom")
+        more, version = get_path(spec, "valuesFrom"), get_path(spec, "chart", "spec", "version")
     elif document.get("kind") == "Application" and "argoproj.io" in str(document.get("apiVersion")):
         source = get_path(spec, "source") or next(
             (
@@ -262,6 +263,7 @@ def _release(document: Mapping[str, Any]) -> Object | None:
             None,
         )
         chart, more = get_path(source, "chart"), get_path(source, "helm", "valueFiles")
+        repository, version = get_path(source, "repoURL"), get_path(source, "targetRevision")
         values = get_path(source, "helm", "valuesObject")
         if values is None and isinstance(text := get_path(source, "helm", "values"), str):
             try:
@@ -277,7 +279,10 @@ def _release(document: Mapping[str, Any]) -> Object | None:
     if not chart:
         return None
     release = {"kind": "Release", "metadata": metadata, "chart": chart, "values": values or {}}
-    return {**release, "valueYamlFiles": more} if more else release
+    if repository and not str(repository).startswith(("https://", "http://")):
+        release["chart"], repository = f"oci://{str(repository).removeprefix('oci://')}/{chart}", None
+    details = {"version": version, "valueYamlFiles": more, "repositoryOpts": repository and {"repo": repository}}
+    return {**release, **{key: value for key, value in details.items() if value}}
 
 
 _TEXTS = (

@@ -267,6 +267,31 @@ def test_a_release_of_a_chart_is_judged_by_its_values(form: str, tmp_path: Path)
     assert [placed_finding.finding.rule for placed_finding in judge(read([str(tmp_path)])).findings] == ["gpu-09"]
 
 
+@pytest.mark.parametrize(
+    ("repository", "command"),
+    [
+        (
+            "https://charts.example",
+            "helm template llm stack --namespace team --repo https://charts.example --version 1.2 ",
+        ),
+        (
+            "registry.example/charts",
+            "helm template llm oci://registry.example/charts/stack --namespace team --version 1.2 ",
+        ),
+    ],
+)
+def test_the_command_that_renders_a_chart_names_where_it_is(repository: str, command: str, tmp_path: Path) -> None:
+    spec = {
+        "source": {"chart": "stack", "repoURL": repository, "targetRevision": "1.2"},
+        "destination": {"namespace": "team"},
+    }
+    body = {**thing("Application", "llm", "argocd", spec=spec), "apiVersion": "argoproj.io/v1alpha1"}
+    (tmp_path / "x.yaml").write_text(yaml.safe_dump(body))
+    (entry,) = judge(read([str(tmp_path)])).findings
+    assert entry.finding.rule == "seen-01"
+    assert command in entry.finding.given
+
+
 def test_a_charts_source_is_said_and_not_judged(tmp_path: Path) -> None:
     shutil.copy(MISTAKES / "work.yaml", tmp_path)
     (tmp_path / "chart" / "templates").mkdir(parents=True)

@@ -13,6 +13,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from tenancy.cli import main
+from tests.demo import demo
 
 Object = dict[str, Any]
 SPACE = "fraud--train"
@@ -89,6 +90,20 @@ def test_a_refusal_is_in_the_words_of_the_guard_with_its_place(name: str, tmp_pa
 def test_what_is_refused_is_not_told_a_second_time_as_a_finding(tmp_path: Path) -> None:
     output = json.loads(check(tmp_path, job(nodeName="n"), more=("--format", "json")).stdout)
     assert "sched-02" not in {finding["rule"] for finding in output["findings"]}
+
+
+def test_the_same_holds_of_a_kind_that_an_operator_serves(tmp_path: Path) -> None:
+    files = demo()
+    files["environment"]["queues"] = {"kinds": ["jobset"]}
+    folder = files.write(tmp_path)
+    replicated = {"name": "w", "template": {"spec": {"template": {"spec": {**POD, **OF_DOCKER}}}}}
+    item = manifest("JobSet", "fit", "jobset.x-k8s.io/v1alpha2", "vision--main", spec={"replicatedJobs": [replicated]})
+    (tmp_path / "x.yaml").write_text(yaml.safe_dump(item))
+    command = ["check", str(tmp_path / "x.yaml"), "--env", str(folder), "--format", "json"]
+    output = json.loads(CliRunner().invoke(main, command).stdout)
+    (verdict,) = output["answers"]["objects"]
+    assert denials(verdict) == {"img-01", "img-02"}
+    assert "img-02" not in {finding["rule"] for finding in output["findings"]}
 
 
 def test_a_deployment_that_names_no_queue_waits_in_the_tenants_and_is_advised(tmp_path: Path) -> None:
