@@ -15,7 +15,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.clock.usage import IdleTime
 from tenancy.kube.objects import true_conditions
 from tenancy.kube.quantities import units
-from tenancy.planning.observability.alerts import POD_WORKLOAD
+from tenancy.planning.observability.recording_rules import POD_WORKLOAD
 from tenancy.planning.queueing.queue_names import queue_resource
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.queues import seconds

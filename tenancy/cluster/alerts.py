@@ -8,7 +8,7 @@ from urllib.parse import quote, urlsplit
 
 from tenancy.cluster.api import Api, ApiUnreachable
 from tenancy.cluster.prometheus import QUERY, Prometheus, PrometheusUnavailable, Series, series_of
-from tenancy.planning.observability.alerts import ENVIRONMENT_INFO
+from tenancy.planning.observability.recording_rules import ENVIRONMENT_INFO
 
 USAGE_ALERTS = ("BudgetSpent", "QuotaUsed")
 """Critical alerts that a tenant's own use raises, whatever version its stack has."""

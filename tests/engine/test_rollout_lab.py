@@ -26,7 +26,8 @@ from tenancy.cluster.prometheus import PrometheusUnavailable
 from tenancy.kube.requests import Impersonation
 from tenancy.lab import control_plane, metrics, ports, processes, prometheus
 from tenancy.planning.common.pools import fake_nodes
-from tenancy.planning.observability.alerts import ENVIRONMENT_INFO, rule_file
+from tenancy.planning.observability.alerts import rule_file
+from tenancy.planning.observability.recording_rules import ENVIRONMENT_INFO
 from tenancy.spec.loader import load, on_lab
 from tests.waiting import PATIENCE, until
 
