@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
@@ -95,25 +95,41 @@ def register(
     preview: bool = False,
     replacing: Collection[str] = (),
 ) -> Registered:
-    """Run the program until everything has drained, on an event loop of its own. `replacing` is as for `build`."""
-    forget_programs()
+    """Resources of the product's program. `replacing` is as for `build`."""
     registered = Registered()
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
     platform, tenants = select(plan, scope, tenant)
 
-    async def program() -> None:
+    def program() -> None:
         def ask(*_: object) -> None:
             registered.asked.append(len(registered.requests))
 
         build(plan, scope, platform, tenants, ask, ask, **({"replacing": replacing} if replacing else {}))
 
+    run(program, registered, project="gpu-tenancy", stack=plan.environment, preview=preview)
+    return registered
+
+
+def run(
+    program: Callable[[], object],
+    registered: Registered,
+    *,
+    project: str = "other",
+    stack: str = "dev",
+    preview: bool = False,
+) -> None:
+    """Run a program until everything has drained, on an event loop of its own."""
+
+    async def entry() -> None:
+        program()
+
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
     try:
-        set_mocks(Echo(), project="gpu-tenancy", stack=plan.environment, preview=preview, monitor=Monitor(registered))
+        set_mocks(Echo(), project=project, stack=stack, preview=preview, monitor=Monitor(registered))
         # The engine would show the stack traces; to make them is a fifth of a registration's time.
         with mock.patch.object(pulumi.runtime.resource, "_get_stack_trace", source_pb2.StackTrace):
-            loop.run_until_complete(run_pulumi_func(program))
+            loop.run_until_complete(run_pulumi_func(entry))
     finally:
         loop.close()
         asyncio.set_event_loop(None)
-    return registered
+        forget_programs()

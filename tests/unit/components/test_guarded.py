@@ -13,7 +13,6 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 import pytest
 from pulumi.runtime.mocks import set_mocks
-from pulumi.runtime.stack import run_pulumi_func
 
 from tenancy.cluster.api import Api, ApiUnreachable, Response
 from tenancy.cluster.guards import PreconditionFailed, guard_problems, wait_for_guards
@@ -28,7 +27,7 @@ from tenancy.planning.plan_model import PlatformPlan
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.loader import load
 from tests.conftest import forget_programs
-from tests.registered import Echo, Monitor, Registered
+from tests.registered import Echo, Registered, run
 
 LOCAL = Path(__file__).parents[3] / "stacks" / "local"
 Ask = Callable[[str | None, str | None], None]
@@ -46,22 +45,6 @@ def foreign_program(require: Ask, *, preview: bool = False, **settings: Any) -> 
 
     run(program, registered, preview=preview)
     return registered
-
-
-def run(program_body: Callable[[], None], registered: Registered, *, preview: bool = False) -> None:
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
-
-    async def program() -> None:
-        program_body()
-
-    try:
-        set_mocks(Echo(), project="other", stack="dev", preview=preview, monitor=Monitor(registered))
-        loop.run_until_complete(run_pulumi_func(program))
-    finally:
-        loop.close()
-        asyncio.set_event_loop(None)
-        forget_programs()
 
 
 def refuse(_context: str | None, _kubeconfig: str | None) -> None:

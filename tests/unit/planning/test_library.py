@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 import datetime as dt
 import json
 import subprocess
@@ -16,8 +15,6 @@ from typing import Any, get_args
 import pulumi
 import pulumi_kubernetes as kubernetes
 import pytest
-from pulumi.runtime.mocks import set_mocks
-from pulumi.runtime.stack import run_pulumi_func
 from pydantic import BaseModel
 
 import tenancy
@@ -43,8 +40,9 @@ from tenancy.planning import make_plan
 from tenancy.spec.loader import Loaded
 from tenancy.spec.typed_dicts import module
 from tests.aws_answers import Answers
-from tests.conftest import SpecFolder, every, forget_programs, nonempty
-from tests.registered import Echo, Monitor, Registered, register
+from tests.conftest import SpecFolder, every, nonempty
+from tests.registered import Echo, Registered, register
+from tests.registered import run as run_program
 
 ROOT = Path(__file__).parents[3]
 STACKS = ("local", "bank")
@@ -55,20 +53,12 @@ OWNER = {"name": "fraud-leads", "mail": "fraud-leads@bank.example"}
 def run(program: Callable[[pulumi.ResourceOptions], object], *, preview: bool = True) -> Registered:
     """A program with a Kubernetes provider of its own; of an update, no API server is asked."""
     registered = Registered()
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
 
-    async def entry() -> None:
+    def entry() -> None:
         provider = kubernetes.Provider("own", context="own")
         program(pulumi.ResourceOptions(providers=[provider]))
 
-    try:
-        set_mocks(Echo(), project="other", stack="dev", preview=preview, monitor=Monitor(registered))
-        loop.run_until_complete(run_pulumi_func(entry))
-    finally:
-        loop.close()
-        asyncio.set_event_loop(None)
-        forget_programs()
+    run_program(entry, registered, preview=preview)
     return registered
 
 

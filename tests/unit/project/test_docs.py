@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from pulumi.runtime.mocks import set_mocks
-from pulumi.runtime.stack import run_pulumi_func
 
 from scripts.reference import MARKER
 from tenancy import planning
 from tenancy.spec.fields.tenant import Tenant
 from tenancy.spec.loader import load
-from tests.conftest import every, forget_programs
-from tests.registered import Echo, Monitor, Registered
+from tests.conftest import every
+from tests.registered import Registered, run
 
 ROOT = Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -59,20 +56,12 @@ def test_the_readme_fits_on_two_screens() -> None:
 def test_the_readmes_program_makes_the_objects_that_the_readme_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     (program,) = code_blocks(README, "python")
     registered = Registered()
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
     monkeypatch.chdir(ROOT)
 
-    async def run() -> None:
+    def readme() -> None:
         exec(compile(program, "README.md", "exec"), {})
 
-    try:
-        set_mocks(Echo(), project="readme", stack="dev", preview=True, monitor=Monitor(registered))
-        loop.run_until_complete(run_pulumi_func(run))
-    finally:
-        loop.close()
-        asyncio.set_event_loop(None)
-        forget_programs()
+    run(readme, registered, project="readme", preview=True)
     tenants = [urn for urn in registered.kubernetes() if ":GpuTenant" in registered.path(urn)]
     kinds = {registered.requests[urn].type.rpartition(":")[2].removesuffix("Patch") for urn in tenants}
     assert kinds == kinds_of_the_readme()
