@@ -59,8 +59,8 @@ def no_topology(flavor: str) -> WaitCause:
 def topology_alone(flavor: str) -> WaitCause:
     """Pods ask for no topology in a pool that places work by topology."""
     change = (
-        'write the annotation kueue.x-k8s.io/podset-unconstrained-topology: "true" into its pod template, or drop its '
-        "node selector"
+        'write the annotation kueue.x-k8s.io/podset-unconstrained-topology: "true" into its pod template, or drop a '
+        "node selector that keeps it from other pools"
     )
     return WaitCause(f"It never starts{_in_pool(flavor)}: the pool places work by topology only", change)
 
