@@ -17,7 +17,7 @@ from typing import Any
 
 from bench.child import python
 from bench.generate import generate
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.clock.controller import Clock
 from tenancy.cluster.api import Response
 from tenancy.kube.objects import Object
@@ -57,7 +57,7 @@ class Played:
             return Response(200, {"items": [json.loads(line) for line in lines.splitlines()]})
         self.asked["read" if method == "GET" else "write"] += 1
         headers = {"Date": format_datetime(self.now, usegmt=True)}
-        if not path.partition("?")[0].endswith((f"configmaps/{words.CLOCK}", "configmaps")):
+        if not path.partition("?")[0].endswith((f"configmaps/{vocabulary.CLOCK}", "configmaps")):
             return Response(200, {}, headers)
         if method == "GET":
             return Response(200, self.record, headers) if self.record else Response(404, {}, headers)

@@ -22,7 +22,7 @@ from typing import Any
 
 from bench.generate import generate
 from bench.labs import SERVER, answers, guards_judge, started, until
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.controllers import QUEUE
 from tenancy.catalog.sizes import DATA, KEYS, KIB, METADATA
 from tenancy.cluster.api import Api, ApiUnreachable, path_of
@@ -95,12 +95,14 @@ class Scene:
         return Impersonation(f"person-{number}", (f"{self.loaded.tenants[number].tenant}-engineers",))
 
     def space(self, number: int) -> str:
-        return words.derived_name(self.loaded.tenants[number].tenant, self.loaded.tenants[number].namespaces[0].name)
+        return vocabulary.derived_name(
+            self.loaded.tenants[number].tenant, self.loaded.tenants[number].namespaces[0].name
+        )
 
     def work(self, number: int, kind: str) -> Object:
         tenant = self.loaded.tenants[number]
         item = sample(kind, self.loaded.environment, tenant, tenant.namespaces[0], _GPU)
-        item["metadata"]["labels"][QUEUE] = words.DEFAULT_QUEUE
+        item["metadata"]["labels"][QUEUE] = vocabulary.DEFAULT_QUEUE
         return item
 
 
@@ -197,7 +199,7 @@ def observe(place: Scene, observation: Observation, *, flood: bool) -> None:
         queue = threading.Thread(target=_ask_the_queue, args=(place, observation, stop))
         queue.start()
         pod = place.work(1, "pod")
-        pods, platform = collection("v1", "Pod", place.space(1)), f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}"
+        pods, platform = collection("v1", "Pod", place.space(1)), f"/api/v1/namespaces/{vocabulary.PLATFORM_NAMESPACE}"
         while time.monotonic() < until:
             observation.neighbour.append(
                 _timed(lambda: place.api.request("POST", f"{pods}?dryRun=All", pod, place.person(1)))
@@ -278,7 +280,7 @@ def flooding(place: Scene, observation: Observation) -> Generator[None]:
     stop, answers = context.Event(), context.Queue()
     space, person = place.space(0), place.person(0)
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{space}")
-    account = Impersonation(f"system:serviceaccount:{space}:{words.DEFAULT_ACCOUNT}", groups)
+    account = Impersonation(f"system:serviceaccount:{space}:{vocabulary.DEFAULT_ACCOUNT}", groups)
     pod, job = place.work(0, "pod"), place.work(0, "job")
     pod["metadata"]["labels"] |= {
         f"flood-{number}": "x" for number in range(EXTRA_KEYS - len(pod["metadata"]["labels"]))

@@ -19,7 +19,7 @@ from pathlib import Path
 from bench.generate import generate
 from bench.labs import CREATE, REFUSED, SERVER, answers, guards_judge, started, until
 from bench.processors import used
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.controllers import HELD, QUEUE
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import collection
@@ -181,7 +181,7 @@ def works(loaded: Loaded, *, queue: bool = True) -> tuple[Work, ...]:
     part = tenant.namespaces[0]
     pod, job = (sample(kind, loaded.environment, tenant, part, _GPU) for kind in ("pod", "job"))
     for item in (pod, job):
-        item["metadata"]["labels"][QUEUE] = words.DEFAULT_QUEUE
+        item["metadata"]["labels"][QUEUE] = vocabulary.DEFAULT_QUEUE
     if not queue:
         pod["spec"]["schedulingGates"] = [{"name": HELD}]
         job["spec"]["suspend"] = True
@@ -257,7 +257,7 @@ def servers(root: Path, loaded: Loaded, plan: Plan) -> Generator[Servers]:
             LabApi(lab, guarded, identity="platform") as guarded_api,
             LabApi(lab, bare, identity="platform") as bare_api,
         ):
-            spaces = [words.derived_name(loaded.tenants[0].tenant, part) for part in _ALIKE]
+            spaces = [vocabulary.derived_name(loaded.tenants[0].tenant, part) for part in _ALIKE]
             yield Servers(lab, bare=Server(bare_api, second, spaces[0]), guarded=Server(guarded_api, first, spaces[1]))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import Object
 from tenancy.lab import control_plane
 from tenancy.lab.api import ApiError, LabApi
@@ -48,7 +48,7 @@ def answers(lab: Lab, port: int) -> bool:
 def guards_judge(api: LabApi) -> bool:
     """Whether the readiness probe refuses: it is the last policy that the server takes up."""
     question = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": QUESTION}}
-    path = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps?dryRun=All"
+    path = f"/api/v1/namespaces/{vocabulary.PLATFORM_NAMESPACE}/configmaps?dryRun=All"
     try:
         api.request("POST", path, question, CREATE)
     except ApiError as error:

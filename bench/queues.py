@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.processors import used
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import Object
 from tenancy.lab import processes
 from tenancy.planning import make_plan
@@ -253,7 +253,7 @@ class _Driver:
 def _workload(loaded: Loaded, tenant: str, gpus: int, number: int, base: dt.datetime) -> Object:
     job = Job(f"job-{number}", number, tenant, "main", "a100", gpus, 1, 3600, TIER)
     return objects.workload(
-        loaded, job, words.derived_name(tenant, "main"), number, base + dt.timedelta(seconds=number)
+        loaded, job, vocabulary.derived_name(tenant, "main"), number, base + dt.timedelta(seconds=number)
     )
 
 
@@ -304,15 +304,15 @@ def _by_hand(loaded: Loaded, kind: str) -> Iterator[Object]:
         }
         spec = {
             "cohortName": tenant.department if promised else "all",
-            "namespaceSelector": {"matchLabels": {words.TENANT: tenant.tenant}},
+            "namespaceSelector": {"matchLabels": {vocabulary.TENANT: tenant.tenant}},
             "resourceGroups": [group],
             "preemption": {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"},
             **({"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}} if promised else {}),
         }
         labels = tier_labels(loaded.environment, tenant, tenant.tier) if promised else None
         yield manifest_of("ClusterQueue", queue_of, labels, spec=spec)
-        name = words.derived_name(tenant.tenant, "main")
-        space = {"name": name, "labels": {words.TENANT: tenant.tenant}}
+        name = vocabulary.derived_name(tenant.tenant, "main")
+        space = {"name": name, "labels": {vocabulary.TENANT: tenant.tenant}}
         yield {"apiVersion": "v1", "kind": "Namespace", "metadata": space}
-        local = manifest_of("LocalQueue", words.DEFAULT_QUEUE, labels, spec={"clusterQueue": queue_of})
+        local = manifest_of("LocalQueue", vocabulary.DEFAULT_QUEUE, labels, spec={"clusterQueue": queue_of})
         yield {**local, "metadata": {**local["metadata"], "namespace": name}}

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import yaml
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster.api import Api, path_of
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import MERGE, Impersonation
@@ -89,7 +89,7 @@ def _by_capsule(api: Api, loaded: Loaded, plan: Plan, lab: Lab) -> Generator[Non
         for tenant in plan.tenants:
             until(lambda name=tenant.name: _unready(api, name), f"Capsule has seen {tenant.name}")
         for namespace in namespaces:
-            name = namespace["metadata"]["labels"][words.TENANT]
+            name = namespace["metadata"]["labels"][vocabulary.TENANT]
             namespace["metadata"]["labels"]["capsule.clastix.io/tenant"] = name
             answer = api.request("POST", "/api/v1/namespaces", namespace, _owner(loaded, name))
             if not answer.ok:
@@ -109,7 +109,9 @@ def _applied(api: Api, items: Iterable[Object]) -> Generator[None]:
     finally:
         isolation_objects = [item for item in objects if item["kind"] not in {*COMMON, "Namespace"}]
         # Kubernetes makes one in every namespace: it is restored, not deleted.
-        default_accounts = [item for item in isolation_objects if item["metadata"]["name"] == words.DEFAULT_ACCOUNT]
+        default_accounts = [
+            item for item in isolation_objects if item["metadata"]["name"] == vocabulary.DEFAULT_ACCOUNT
+        ]
         for item in default_accounts:
             before = {"automountServiceAccountToken": None}
             answer = api.request("PATCH", path_of(item), before, content_type=MERGE)
@@ -410,7 +412,7 @@ def _silent(api: Api) -> bool:
 
 def unguarded(api: Api) -> bool:
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": QUESTION}}
-    path = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps?dryRun=All"
+    path = f"/api/v1/namespaces/{vocabulary.PLATFORM_NAMESPACE}/configmaps?dryRun=All"
     return api.request("POST", path, body).ok
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from scripts.columns import COLUMNS, ROOT, Column, apply, common, namespaces_of, until
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster import denial
 from tenancy.cluster.api import Api
 from tenancy.kube import deniers
@@ -65,7 +65,7 @@ def has_meaning(attack: Attack) -> str:
         return ENVIRONMENT_RULES[attack.rule]
     if attack.request.who in (None, CLUSTER_ADMIN):
         return "sent by an administrator, whom only our guards refuse"
-    if "/tenancy-" in attack.request.path or words.PLATFORM_NAMESPACE in attack.request.path:
+    if "/tenancy-" in attack.request.path or vocabulary.PLATFORM_NAMESPACE in attack.request.path:
         return "concerns an object that only gpu-tenancy creates"
     return ""
 

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import pulumi
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster.api import Api, ApiUnreachable
 from tenancy.cluster.preflight import PreconditionFailed, check, removing_by_name, replacing_by_name, wait_for_guards
 from tenancy.components.collector import collect_seldom
@@ -45,7 +45,7 @@ def run() -> None:
     environment, tenant = names_of(stack)
     try:
         loaded = load(config.get("environment") or environment)
-        if os.environ.get(ON_LAB) or loaded.environment.cluster.context == words.LAB_CONTEXT:
+        if os.environ.get(ON_LAB) or loaded.environment.cluster.context == vocabulary.LAB_CONTEXT:
             loaded = on_lab(loaded)
         scope = scope_of(config.get("scope"), loaded.environment.stacks, stack)
         plan = make_plan(loaded, loaded.day)

@@ -33,7 +33,7 @@ from pack_cases import (
     with_field,
 )
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.rules import aws
 from tenancy.rules.queues import PREEMPTION
 
@@ -578,8 +578,8 @@ TOGETHER = (
     twins(
         "sched-07",
         "Pod acme/p",
-        (node("n", LABELS, taints=[{"key": words.POOL, "value": "a", "effect": "NoSchedule"}]),),
-        pod(nodeSelector=LABELS, tolerations=[{"key": words.POOL, "operator": "Equal", "value": "b"}]),
+        (node("n", LABELS, taints=[{"key": vocabulary.POOL, "value": "a", "effect": "NoSchedule"}]),),
+        pod(nodeSelector=LABELS, tolerations=[{"key": vocabulary.POOL, "operator": "Equal", "value": "b"}]),
         ("spec", "tolerations", 0, "value"),
         "a",
     ),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from email.utils import format_datetime
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster.api import Response
 from tenancy.kube.objects import Object
 from tenancy.kube.quantities import units
@@ -17,7 +17,7 @@ from tenancy.spec.loader import Loaded
 
 MONDAY = dt.datetime(2026, 11, 23, tzinfo=dt.UTC)
 KINDS = ("clusterqueues", "cohorts", "workloads")
-RECORD = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps/{words.CLOCK}"
+RECORD = f"/api/v1/namespaces/{vocabulary.PLATFORM_NAMESPACE}/configmaps/{vocabulary.CLOCK}"
 
 
 class Killed(Exception):

@@ -363,6 +363,7 @@ REGRESSIONS: Mapping[str, list[Event]] = {
         Event("hold", "fraud", facts={"drain": True}),
         REST_EVENT,
         Event("resume", "fraud"),
+        REST_EVENT,
     ],
     "a pod is deleted without what belongs to it": [
         Event("make", "fraud", "pod", "alone", {"gpus": 8, "restart": "Never"}),

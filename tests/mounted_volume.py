@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import Object
 from tenancy.planning import make_plan
 from tenancy.spec.loader import Loaded
@@ -53,19 +53,19 @@ class Volume:
 def clock_objects(loaded: Loaded) -> dict[tuple[str, str], Object]:
     """Objects of the clock's Deployment, by kind and name."""
     plan = make_plan(loaded, loaded.day)
-    return {(o["kind"], o["metadata"]["name"]): o for o in plan.objects() if words.CLOCK in o["metadata"]["name"]}
+    return {(o["kind"], o["metadata"]["name"]): o for o in plan.objects() if vocabulary.CLOCK in o["metadata"]["name"]}
 
 
 def clock_container(objects: Mapping[tuple[str, str], Object]) -> Object:
     """The container of the clock's Deployment."""
-    return objects["Deployment", words.CLOCK]["spec"]["template"]["spec"]["containers"][0]
+    return objects["Deployment", vocabulary.CLOCK]["spec"]["template"]["spec"]["containers"][0]
 
 
 def clock_volume(objects: Mapping[tuple[str, str], Object], folder: Path) -> Volume:
     """The spec files as a pod of the clock's Deployment has them, below `folder`."""
     volume = Volume(folder / Path(clock_container(objects)["volumeMounts"][0]["mountPath"]).name)
     files: dict[str, str] = {}
-    pod = objects["Deployment", words.CLOCK]["spec"]["template"]["spec"]
+    pod = objects["Deployment", vocabulary.CLOCK]["spec"]["template"]["spec"]
     for source in pod["volumes"][0]["projected"]["sources"]:
         data = objects["ConfigMap", source["configMap"]["name"]]["data"]
         files |= {item["path"]: data[item["key"]] for item in source["configMap"]["items"]}

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import Object
 from tests.network_worlds import World
 
@@ -17,18 +17,20 @@ def _selectors(world: World) -> st.SearchStrategy[Object]:
     tenants = [tenant.tenant for tenant in world.loaded.tenants]
     spaces = sorted({peer["namespace"] for peer in world.peers.values() if "namespace" in peer})
     labels = st.one_of(
-        st.sampled_from([{words.TENANT: name} for name in tenants]),
-        st.sampled_from([{words.SPACE_NAME: name} for name in spaces]),
+        st.sampled_from([{vocabulary.TENANT: name} for name in tenants]),
+        st.sampled_from([{vocabulary.SPACE_NAME: name} for name in spaces]),
         st.builds(
-            lambda t, s: {words.TENANT: t, words.SPACE_NAME: s}, st.sampled_from(tenants), st.sampled_from(spaces)
+            lambda t, s: {vocabulary.TENANT: t, vocabulary.SPACE_NAME: s},
+            st.sampled_from(tenants),
+            st.sampled_from(spaces),
         ),
         st.just({"team": "t"}),
     )
     expressions = st.sampled_from(
         [
-            {"key": words.TENANT, "operator": "Exists"},
-            {"key": words.TENANT, "operator": "In", "values": tenants[:2]},
-            {"key": words.SPACE_NAME, "operator": "NotIn", "values": spaces[:1]},
+            {"key": vocabulary.TENANT, "operator": "Exists"},
+            {"key": vocabulary.TENANT, "operator": "In", "values": tenants[:2]},
+            {"key": vocabulary.SPACE_NAME, "operator": "NotIn", "values": spaces[:1]},
         ]
     )
     return st.one_of(
@@ -43,15 +45,15 @@ def _selectors(world: World) -> st.SearchStrategy[Object]:
 
 def policies(world: World, space: str) -> st.SearchStrategy[Object]:
     """Policies of a namespace, half of them such as its file allows."""
-    tenant = next(t for t in world.loaded.tenants if space.startswith(f"{t.tenant}{words.SEPARATOR}"))
+    tenant = next(t for t in world.loaded.tenants if space.startswith(f"{t.tenant}{vocabulary.SEPARATOR}"))
     everywhere = [way for t in world.loaded.tenants for way in (*t.egress, *t.ingress) if way.cidr]
     ranges = sorted({way.cidr or "" for way in everywhere} | {"0.0.0.0/0", "10.64.0.0/16", "169.254.169.254/32"})
     numbers = sorted({way.port for way in everywhere} | {53})
 
     inside = st.one_of(
         _LABELS.map(lambda match_labels: {"podSelector": {"matchLabels": match_labels}}),
-        st.just({"namespaceSelector": {"matchLabels": {words.SPACE_NAME: space}}}),
-        st.just({"namespaceSelector": {"matchLabels": {words.TENANT: tenant.tenant}}}),
+        st.just({"namespaceSelector": {"matchLabels": {vocabulary.SPACE_NAME: space}}}),
+        st.just({"namespaceSelector": {"matchLabels": {vocabulary.TENANT: tenant.tenant}}}),
     )
     elsewhere = st.one_of(
         _selectors(world).map(lambda selector: {"namespaceSelector": selector}),
@@ -117,8 +119,8 @@ def admitted(world: World, policy: Object) -> bool:
                         and requested_ways <= known_ways
                     )
                 elif "namespaceSelector" in peer:
-                    is_own_namespace = labels.get(words.SPACE_NAME) == space
-                    fine = is_own_namespace or (siblings and labels.get(words.TENANT) == tenant.tenant)
+                    is_own_namespace = labels.get(vocabulary.SPACE_NAME) == space
+                    fine = is_own_namespace or (siblings and labels.get(vocabulary.TENANT) == tenant.tenant)
                 else:
                     fine = True
                 if not fine:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tenancy import planning
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import Object
 from tenancy.planning import Plan
 from tenancy.spec.fields.cluster import Cni
@@ -144,7 +144,7 @@ class World:
     def __post_init__(self) -> None:
         self.plan = planning.plan(self.environment, self.loaded.tenants)
         labels = {
-            space.name: {**space.namespace["metadata"]["labels"], words.SPACE_NAME: space.name}
+            space.name: {**space.namespace["metadata"]["labels"], vocabulary.SPACE_NAME: space.name}
             for tenant in self.plan.tenants
             for space in tenant.namespaces
         }
@@ -152,7 +152,7 @@ class World:
         for number, (tenant, part) in enumerate((t, n) for t in tenants for n in t.namespaces):
             space = tenant.namespace_name(part)
             accounts = ["default", *(account.name for account in part.service_accounts)]
-            lies = {"k8s-app": "kube-dns", "app": "registry", words.TENANT: tenants[0].tenant}
+            lies = {"k8s-app": "kube-dns", "app": "registry", vocabulary.TENANT: tenants[0].tenant}
             for kind, (account, extra_labels) in enumerate([*((a, {}) for a in accounts), ("default", lies)]):
                 name = f"{space}/{'liar' if extra_labels else account}"
                 self.pods[name] = Pod(tenant, part, account)
@@ -166,7 +166,7 @@ class World:
         for number, (name, (space, extra_labels)) in enumerate(STRANGERS.items()):
             self.peers[name] = {
                 "namespace": space,
-                "namespaceLabels": {words.SPACE_NAME: space},
+                "namespaceLabels": {vocabulary.SPACE_NAME: space},
                 "labels": dict(extra_labels),
                 "account": "default",
                 "address": f"10.64.255.{number + 4}",
@@ -222,7 +222,7 @@ class World:
         if has_identity and where == (443, "TCP"):
             ranges += self.environment.aws.network.aws_service_cidrs
         if has_identity and where == (80, "TCP") and self.cni == "vpc-cni":
-            ranges.append(words.IDENTITY_AGENT)
+            ranges.append(vocabulary.IDENTITY_AGENT)
         return any(_within(target["address"], cidr) for cidr in ranges)
 
     def _enters(self, pod: Pod, flow: Flow) -> bool:

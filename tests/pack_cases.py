@@ -7,8 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from tenancy.catalog import sizes
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import sizes, vocabulary
 from tenancy.components.kubernetes.manifest import resource_type
 from tenancy.kube.objects import name_of
 from tenancy.rules import aws
@@ -21,7 +20,7 @@ Object = dict[str, Any]
 RBAC = "rbac.authorization.k8s.io"
 DEVICES = "resource.k8s.io"
 GPUS = "requests.nvidia.com/gpu"
-OPERATORS = words.OPERATOR_NAMESPACE
+OPERATORS = vocabulary.OPERATOR_NAMESPACE
 ADMISSION = "admissionregistration.k8s.io/v1"
 
 
@@ -47,7 +46,7 @@ def manifest(
     tenant: str | None = "acme",
     namespace: str | None = None,
 ) -> Object:
-    labels = {words.TENANT: tenant} if tenant else {}
+    labels = {vocabulary.TENANT: tenant} if tenant else {}
     metadata: Object = {"name": name, "labels": labels}
     if namespace:
         metadata["namespace"] = namespace
@@ -99,8 +98,8 @@ def with_field(item: Object, path: tuple[Any, ...], value: Any) -> Object:
 
 def namespace(name: str, tenant: str) -> Object:
     space = manifest("v1", "Namespace", name, tenant=tenant)
-    levels = {words.PSA_ENFORCE: "restricted", words.PSA_VERSION: "v1.36"}
-    space["metadata"]["labels"] |= {**dict.fromkeys(words.COST_LABELS, "x"), **levels}
+    levels = {vocabulary.PSA_ENFORCE: "restricted", vocabulary.PSA_VERSION: "v1.36"}
+    space["metadata"]["labels"] |= {**dict.fromkeys(vocabulary.COST_LABELS, "x"), **levels}
     return space
 
 
@@ -120,7 +119,7 @@ def isolation_resources(name: str, tenant: str) -> tuple[Object, ...]:
         manifest("v1", "ResourceQuota", "isolation", {"spec": {"hard": {"pods": "1", GPUS: "0"}}}, tenant, name),
         manifest("v1", "LimitRange", "isolation", {"spec": {"limits": [_DEFAULTS]}}, tenant, name),
         manifest("networking.k8s.io/v1", "NetworkPolicy", "isolation", deny, tenant, name),
-        with_field(resolving(name), ("metadata", "labels", words.TENANT), tenant),
+        with_field(resolving(name), ("metadata", "labels", vocabulary.TENANT), tenant),
     )
 
 
@@ -147,11 +146,12 @@ def _space(rule: str, name: str, path: tuple[Any, ...], broken: Any) -> Case:
 def _protected_case(name: str) -> Case:
     """A namespace of an environment, as a preview shows it."""
     good = namespace(name, name)
-    good["metadata"]["labels"][words.ENVIRONMENT] = "e"
+    good["metadata"]["labels"][vocabulary.ENVIRONMENT] = "e"
     good[aws.PROTECTED] = True
     # What the platform made there is known by its label too.
     others = tuple(
-        with_field(item, ("metadata", "labels", words.ENVIRONMENT), "e") for item in isolation_resources(name, name)
+        with_field(item, ("metadata", "labels", vocabulary.ENVIRONMENT), "e")
+        for item in isolation_resources(name, name)
     )
     return Case("ns-07", (*others, {**good, aws.PROTECTED: False}), (*others, good), f"Namespace {name}")
 
@@ -213,7 +213,7 @@ def _policy(rule: str, name: str, spec: Object, path: tuple[Any, ...], mended: A
 
 CILIUM = "cilium.io/v2"
 _SPACE = "k8s:io.kubernetes.pod.namespace"
-_TENANTS_LABEL = f"k8s:io.cilium.k8s.namespace.labels.{words.TENANT}"
+_TENANTS_LABEL = f"k8s:io.cilium.k8s.namespace.labels.{vocabulary.TENANT}"
 
 
 def cilium(name: str, where: str | None = "acme--net", **spec: Any) -> Object:
@@ -343,7 +343,7 @@ def _document(*actions: str, on: str = "arn:aws:s3:::data/acme/*", **more: Any) 
 
 _SSH = {"protocol": "tcp", "fromPort": 22, "toPort": 22}
 _CLOSED = dict.fromkeys(("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets"), True)
-_TAGS = {words.TENANT_TAG: "acme", **dict.fromkeys(words.COST_LABELS, "x")}
+_TAGS = {vocabulary.TENANT_TAG: "acme", **dict.fromkeys(vocabulary.COST_LABELS, "x")}
 _TRUST = role("x", _SUBJECT)["assumeRolePolicy"]
 _OWN_ROLE = on_aws(aws.ROLE, "owner", {"assumeRolePolicy": _TRUST, "tags": _TAGS})
 
@@ -396,7 +396,7 @@ def _principal_case(name: str, broken: Any, mended: Any, condition: Object | Non
     return _trust(name, trusting(broken), trusting(mended))
 
 
-_RIVALS = {**_TAGS, words.TENANT_TAG: "rival"}
+_RIVALS = {**_TAGS, vocabulary.TENANT_TAG: "rival"}
 _BORDER = "arn:aws:iam::111122223333:policy/border"
 _TENANTS_ROLE = on_aws(aws.ROLE, "jobs", {"assumeRolePolicy": _TRUST, "tags": _TAGS, "name": "acme-jobs"})
 _ANY_DATA, _OWN_DATA = (
@@ -430,7 +430,7 @@ def cluster_queue(name: str, tenant: str | None = "acme", **spec: Any) -> Object
     """A share that lends and gets it back."""
     base = {
         "cohortName": "bank",
-        "namespaceSelector": {"matchLabels": {words.TENANT: tenant or "any"}},
+        "namespaceSelector": {"matchLabels": {vocabulary.TENANT: tenant or "any"}},
         "preemption": {"reclaimWithinCohort": "Any"},
         "resourceGroups": _groups(_LENT),
     }
@@ -466,7 +466,7 @@ def kueue_map(where: str, **settings: Any) -> Object:
 
 
 GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
-_POOL_TAINT = {"key": words.POOL, "value": "a", "effect": "NoSchedule"}
+_POOL_TAINT = {"key": vocabulary.POOL, "value": "a", "effect": "NoSchedule"}
 
 
 def node_pool(name: str, requirement: Object, taints: list[Object], labels: Object | None = None) -> Object:
@@ -511,7 +511,7 @@ def _tolerant(*keys: str) -> list[Object]:
     return [{"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in keys]
 
 
-_BOTH = _tolerant("nvidia.com/gpu", words.POOL)
+_BOTH = _tolerant("nvidia.com/gpu", vocabulary.POOL)
 _GPU_ONLY = _tolerant("nvidia.com/gpu")
 
 
@@ -567,7 +567,7 @@ _OWNED = (
     binding("b", "owned", "owned", "r", "owned-people"),
 )
 _OF_RIGHT = {
-    "namespaceSelector": {"matchLabels": {words.SPACE_NAME: "right"}},
+    "namespaceSelector": {"matchLabels": {vocabulary.SPACE_NAME: "right"}},
     "podSelector": {"matchLabels": {"app": "web"}},
 }
 
@@ -606,7 +606,7 @@ def _binding_of(name: str) -> Object:
 
 def _patient(name: str) -> Object:
     """A binding that says that it is meant to only warn."""
-    return with_field(_binding_of(name), ("metadata", "annotations"), {words.GUARDS_MODE: "audit"})
+    return with_field(_binding_of(name), ("metadata", "annotations"), {vocabulary.GUARDS_MODE: "audit"})
 
 
 _PUBLISHED = {"headGroupSpec": {"enableIngress": True}}
@@ -639,10 +639,10 @@ OBJECT_CASES = (
     _volume("of-a-node", ("spec", "hostPath"), {"path": "/data"}, None, csi=_EFS),
     _volume("drivers", ("spec", "csi", "volumeAttributes", "authenticationSource"), "driver", "pod", csi=_MOUNTED),
     _space("cost-02", "unbilled", (*_LABELS, "cost-center"), None),
-    _space("ns-03", "weak", (*_LABELS, words.PSA_ENFORCE), "baseline"),
-    _space("ns-03", "unlevelled", (*_LABELS, words.PSA_ENFORCE), None),
-    _space("ns-03", "unpinned", (*_LABELS, words.PSA_VERSION), "latest"),
-    _space("ns-03", "outdated", (*_LABELS, words.PSA_VERSION), "v1.0"),
+    _space("ns-03", "weak", (*_LABELS, vocabulary.PSA_ENFORCE), "baseline"),
+    _space("ns-03", "unlevelled", (*_LABELS, vocabulary.PSA_ENFORCE), None),
+    _space("ns-03", "unpinned", (*_LABELS, vocabulary.PSA_VERSION), "latest"),
+    _space("ns-03", "outdated", (*_LABELS, vocabulary.PSA_VERSION), "v1.0"),
     _protected_case("unkept"),
     _pod("gpu-01", "runtime", {"runtimeClassName": "nvidia"}, ("spec", "runtimeClassName"), None),
     _case(
@@ -748,7 +748,7 @@ OBJECT_CASES = (
         "neighbours",
         {"egress": [{"to": [{"namespaceSelector": {}}]}]},
         ("spec", "egress", 0, "to", 0, "namespaceSelector"),
-        {"matchLabels": {words.TENANT: "acme"}},
+        {"matchLabels": {vocabulary.TENANT: "acme"}},
     ),
     _policy(
         "net-05",
@@ -877,7 +877,7 @@ OBJECT_CASES = (
         {
             "egress": [
                 {
-                    "to": [{"namespaceSelector": {"matchLabels": {words.SPACE_NAME: "kube-system"}}}],
+                    "to": [{"namespaceSelector": {"matchLabels": {vocabulary.SPACE_NAME: "kube-system"}}}],
                     "ports": [{"port": 53, "endPort": 65535}],
                 }
             ]
@@ -893,7 +893,7 @@ OBJECT_CASES = (
                 {
                     "to": [
                         {
-                            "namespaceSelector": {"matchLabels": {words.SPACE_NAME: "monitoring"}},
+                            "namespaceSelector": {"matchLabels": {vocabulary.SPACE_NAME: "monitoring"}},
                             "podSelector": {"matchLabels": {"app": "prometheus"}},
                         }
                     ],
@@ -954,7 +954,7 @@ OBJECT_CASES = (
     _case(
         "rbac-04",
         manifest(f"{RBAC}/v1", "ClusterRoleBinding", "wide", with_field(_WIDE, _SUBJECTS, "x")),
-        (*_LABELS, words.TENANT),
+        (*_LABELS, vocabulary.TENANT),
         None,
     ),
     _case(
@@ -977,15 +977,15 @@ OBJECT_CASES = (
     ),
     _case(
         "kueue-11",
-        cluster_queue("rivals", namespaceSelector={"matchLabels": {words.TENANT: "rival"}}),
-        ("spec", "namespaceSelector", "matchLabels", words.TENANT),
+        cluster_queue("rivals", namespaceSelector={"matchLabels": {vocabulary.TENANT: "rival"}}),
+        ("spec", "namespaceSelector", "matchLabels", vocabulary.TENANT),
         "acme",
     ),
     _case(
         "kueue-11",
         cluster_queue("all-namespaces", namespaceSelector={}),
         ("spec", "namespaceSelector"),
-        {"matchLabels": {words.TENANT: "acme"}},
+        {"matchLabels": {vocabulary.TENANT: "acme"}},
     ),
     _case(
         "kueue-11",
@@ -1749,7 +1749,7 @@ STACK_CASES = (
             "left",
             "left",
         ),
-        ("spec", "ingress", 0, "from", 0, "namespaceSelector", "matchLabels", words.SPACE_NAME),
+        ("spec", "ingress", 0, "from", 0, "namespaceSelector", "matchLabels", vocabulary.SPACE_NAME),
         "monitoring",
         *_TWO_NAMESPACES,
     ),
@@ -1825,7 +1825,7 @@ def held_to(name: str, pool: str) -> tuple[Object, ...]:
     """A tenant whose work runs in a pool."""
     return (
         *isolation_resources(name, name),
-        with_field(namespace(name, name), ("metadata", "annotations"), {words.ALLOWED_POOLS: pool}),
+        with_field(namespace(name, name), ("metadata", "annotations"), {vocabulary.ALLOWED_POOLS: pool}),
     )
 
 
@@ -1900,7 +1900,12 @@ SIZE_CASES = (
         [{"weight": 1, "podAffinityTerm": _TERM}] * sizes.AFFINITY_TERMS,
     ),
     _case("avail-03", _marked("kept", finalizers=["bank.example/keep"]), ("metadata", "finalizers"), None),
-    _case("obs-01", _labelled("shown", words.LOADED_LABELS[0]), ("metadata", "labels", words.LOADED_LABELS[0]), None),
+    _case(
+        "obs-01",
+        _labelled("shown", vocabulary.LOADED_LABELS[0]),
+        ("metadata", "labels", vocabulary.LOADED_LABELS[0]),
+        None,
+    ),
     _case(
         "net-11",
         manifest(

@@ -17,7 +17,7 @@ from pack_cases import Case, resource
 from tenancy.check.adopt import adopt
 from tenancy.check.judge import findings, findings_alone, stumbles
 from tenancy.kube.objects import name_of
-from tenancy.rules.found import Finding
+from tenancy.rules.findings import Finding
 from tenancy.rules.levels import PolicyPreset, RuleLevel, level_of
 
 Object = dict[str, Any]

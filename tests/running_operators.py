@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.lab import pki, ports, processes
 from tenancy.lab.api import LabApi
@@ -30,7 +30,7 @@ from tests.waiting import until
 Object = dict[str, Any]
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 HOOKS = "/apis/admissionregistration.k8s.io/v1"
-TENANTS = {"matchExpressions": [{"key": words.TENANT, "operator": "Exists"}]}
+TENANTS = {"matchExpressions": [{"key": vocabulary.TENANT, "operator": "Exists"}]}
 """Namespaces whose pods a webhook sees: those of tenants. A controller that ends would keep the lab's own from
 starting."""
 

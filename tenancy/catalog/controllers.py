@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 
 VOLUME_BINDER = "system:serviceaccount:kube-system:persistent-volume-binder"
 SYSTEM_USERS = ("system:apiserver", "system:kube-controller-manager", "system:kube-scheduler")
@@ -24,7 +24,7 @@ CLAIM_CONTROLLERS = ("system:kube-controller-manager", "system:serviceaccount:ku
 CLAIM_OF_POD = "resource.kubernetes.io/pod-claim-name"
 """Annotation by which that controller recognizes its own claims (KEP-3063)."""
 
-KUEUE = f"system:serviceaccount:{words.QUEUE_NAMESPACE}:kueue-controller-manager"
+KUEUE = f"system:serviceaccount:{vocabulary.QUEUE_NAMESPACE}:kueue-controller-manager"
 WORKLOAD_CONTROLLERS = (
     "system:kube-controller-manager",
     *(

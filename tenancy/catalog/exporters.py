@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 
 QUEUE_NAME = "kueue.x-k8s.io/queue-name"
-CHARGED = (words.TENANT, *words.COST_LABELS)
+CHARGED = (vocabulary.TENANT, *vocabulary.COST_LABELS)
 CLOCK_LAST_ROUND = "tenancy_clock_last_round_timestamp_seconds"
 """Metric of the clock: Unix time of its last round."""
 CLOCK_ENDED = "tenancy_clock_ended_entries"
@@ -18,8 +18,8 @@ COUNT_DELAY_SECONDS = 60
 other, and pods end after their work."""
 LABELS: Mapping[str, tuple[str, ...]] = {
     "nodes": (
-        words.POOL,
-        words.BOARD,
+        vocabulary.POOL,
+        vocabulary.BOARD,
         "node.kubernetes.io/instance-type",
         "karpenter.sh/capacity-type",
         "eks.amazonaws.com/capacityType",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 
 DOMAINS = (
     # Kubernetes' own, which describe, or which its controllers and kubectl write (kubernetes.io/docs/reference,
@@ -40,8 +40,8 @@ KEYS = (
     # A collector that obeys them asks the pod's own address.
     *("prometheus.io/scrape", "prometheus.io/port", "prometheus.io/scheme"),
     # Judged by cost-01, and read by the lab alone.
-    *(key for key in words.CHARGED_LABELS if "/" in key),
-    words.LAB_SECONDS,
+    *(key for key in vocabulary.CHARGED_LABELS if "/" in key),
+    vocabulary.LAB_SECONDS,
 )
 """Keys of other domains."""
 

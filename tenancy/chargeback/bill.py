@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.files import regular_file
 from tenancy.chargeback.model import BillingUnit, DataFinding
 from tenancy.chargeback.periods import LAST, Period, iso_time
@@ -365,7 +365,7 @@ def _key(row: Mapping[str, Any], tags: Mapping[str, str]) -> _Key:
         return _Key(pool, _purchase(row), "", "", "")
     namespace = next((tags[key] for key in _NAMESPACES if key in tags), "")
     description = " ".join(filter(None, (_description(row), namespace)))
-    return _Key("", _category(row), description, tags.get(_normalized_key(words.TENANT_TAG), ""), namespace)
+    return _Key("", _category(row), description, tags.get(_normalized_key(vocabulary.TENANT_TAG), ""), namespace)
 
 
 def _has_environment_tag(kind: pl.DataType, environment: str) -> pl.Expr:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.prices import MONTH_HOURS
 from tenancy.catalog.text import pluralize
 from tenancy.chargeback.bill import TaggedCosts
@@ -83,7 +83,7 @@ def add_billed_costs(
     unknown_payers: dict[tuple[str, str], int] = defaultdict(int)
     for item in tagged_costs:
         period = report.periods[item.period]
-        owner, tag = item.tenant or PLATFORM, f"{words.TENANT_TAG}={item.tenant}, an unknown tenant"
+        owner, tag = item.tenant or PLATFORM, f"{vocabulary.TENANT_TAG}={item.tenant}, an unknown tenant"
         unknown = bool(item.tenant) and item.tenant not in known_tenants
         if item.namespace in namespace_claims:
             # The bill has the cost of a volume, and the claims have the tenant of its namespace, hour by hour.

@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.chargeback.budgets import budget_statuses
 from tenancy.chargeback.claims import is_not_tenant
 from tenancy.chargeback.labels import by_labels
@@ -260,7 +260,7 @@ def focus(report: ChargebackReport, keys: Sequence[str] = ()) -> list[tuple[str,
         category, service = _SERVICE.get(
             line.category, ("Compute", "GPU nodes" if line.billing_unit.pool else "Platform")
         )
-        tags = labels or {words.TENANT: line.tenant}
+        tags = labels or {vocabulary.TENANT: line.tenant}
         rows.append(
             (
                 amount,
@@ -284,8 +284,8 @@ def focus(report: ChargebackReport, keys: Sequence[str] = ()) -> list[tuple[str,
                 "" if credit or not line.billing_unit.pool else _PRICING.get(line.billing_unit.purchase, "Other"),
                 hours,
                 unit,
-                words.PRODUCT,
-                words.PRODUCT,
+                vocabulary.PRODUCT,
+                vocabulary.PRODUCT,
                 environment.aws.region,
                 category,
                 service,

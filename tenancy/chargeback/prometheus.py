@@ -13,8 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from tenancy.catalog import boards
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import boards, vocabulary
 from tenancy.catalog.exporters import QUEUE_NAME
 from tenancy.catalog.exporters import label_name as label
 from tenancy.catalog.exporters import metric_name as resource
@@ -38,7 +37,7 @@ def prometheus_at(address: str, token: str = "", pause: Callable[[float], None] 
     return Prometheus(address, token, timeout=TIMEOUT, tries=TRIES, pause=pause)
 
 
-_TENANT, _POOL = label(words.TENANT), label(words.POOL)
+_TENANT, _POOL = label(vocabulary.TENANT), label(vocabulary.POOL)
 _TYPE, _CAPACITY = label("node.kubernetes.io/instance-type"), label("karpenter.sh/capacity-type")
 _EKS_CAPACITY, _QUEUE = label("eks.amazonaws.com/capacityType"), label(QUEUE_NAME)
 
@@ -219,7 +218,7 @@ def _guarantees(
     limits = {(tuple(sorted(labels.items())), since, until): value for labels, since, until, value in lending_runs}
     for labels, since, until, value in runs:
         pool = pool_of(labels["flavor"])
-        tenant, mark, _ = labels["cluster_queue"].partition(words.SEPARATOR)
+        tenant, mark, _ = labels["cluster_queue"].partition(vocabulary.SEPARATOR)
         if pool == ANY_POOL or pool not in environment.pools or not mark:
             continue
         for flavor in environment.flavors_of(pool):

@@ -10,17 +10,21 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.kube.kinds import GROUPS, ruled
 from tenancy.kube.objects import UNKNOWN, as_list, get_path
 from tenancy.kube.pod_templates import holds_pods
 from tenancy.rules import cilium
-from tenancy.rules.found import Object
+from tenancy.rules.findings import Object
 from tenancy.rules.index import Index, selects
 
 PLATFORMS = frozenset(
-    {*words.SYSTEM_NAMESPACES, *words.RESERVED_NAMES, *(framework.namespace for framework in FRAMEWORKS.values())}
+    {
+        *vocabulary.SYSTEM_NAMESPACES,
+        *vocabulary.RESERVED_NAMES,
+        *(framework.namespace for framework in FRAMEWORKS.values()),
+    }
     - {"all", "default", "shared"}
 ) | frozenset(
     "amazon-cloudwatch argocd aws-observability cert-manager external-dns external-secrets flux-system "
@@ -61,8 +65,8 @@ def adopt(
     `tenants` has the tenant of each namespace, where it is known.
     """
     items = [with_rule_kind(_stored(item)) for item in _written_by_people(list(items))]
-    key = label or words.TENANT
-    is_marked = any({key, words.ENVIRONMENT} & {*_labels(item)} for item in items)
+    key = label or vocabulary.TENANT
+    is_marked = any({key, vocabulary.ENVIRONMENT} & {*_labels(item)} for item in items)
     foreign = tenants is None and (label is not None or not is_marked)
     if label is None and foreign:
         names = {_namespace(item) for item in items}
@@ -144,14 +148,14 @@ def _labelled(item: Object, tenant_of: Mapping[str, str]) -> Object:
         # A base of kustomize may have default as a placeholder for the namespace of its overlays.
         spaces = {str(get_path(subject, "namespace")) for subject in accounts} - {_EVERYWHERE}
         tenant = next((tenant_of[name] for name in sorted(spaces) if name in tenant_of), None)
-    if tenant is None or _labels(item).get(words.TENANT):
+    if tenant is None or _labels(item).get(vocabulary.TENANT):
         return item
-    return {**item, "metadata": {**metadata, "labels": {**_labels(item), words.TENANT: tenant}}}
+    return {**item, "metadata": {**metadata, "labels": {**_labels(item), vocabulary.TENANT: tenant}}}
 
 
 def _in_our_words(item: Object, tenant_of: Mapping[str, str], index: Index) -> Object:
     """An object of another origin that complies with a rule under other names, with the names that the rule expects."""
-    tenant = _labels(item).get(words.TENANT)
+    tenant = _labels(item).get(vocabulary.TENANT)
     if item.get("kind") == "NetworkPolicy" and tenant:
         spec = dict(item.get("spec") or {})
         for side, peers in (("ingress", "from"), ("egress", "to")):
@@ -179,14 +183,17 @@ def _in_our_words(item: Object, tenant_of: Mapping[str, str], index: Index) -> O
         queue = index.queues.get(name)
         # A queue that several tenants share keeps its name, and is reported.
         if queue is None or set(index.taken_by(queue).values()) <= {tenant}:
-            return {**item, "spec": {**(item.get("spec") or {}), "clusterQueue": words.derived_name(str(tenant), name)}}
+            return {
+                **item,
+                "spec": {**(item.get("spec") or {}), "clusterQueue": vocabulary.derived_name(str(tenant), name)},
+            }
     return item
 
 
 def _homely(rule: Any, peers: str, stays: Callable[[Any], bool], tenant: str) -> Any:
     if not isinstance(rule, Mapping) or not isinstance(rule.get(peers), list):
         return rule
-    own_selector = {"matchLabels": {words.TENANT: tenant}}
+    own_selector = {"matchLabels": {vocabulary.TENANT: tenant}}
     return {
         **rule,
         peers: [
@@ -220,4 +227,4 @@ def _stays(selector: Any, tenant: str, tenant_of: Mapping[str, str], index: Inde
     if not get_path(selector, "matchLabels") and not get_path(selector, "matchExpressions"):
         return False
     selected_spaces = [space for space in index.spaces.values() if selects(selector, space)]
-    return bool(selected_spaces) and {_labels(space)[words.TENANT] for space in selected_spaces} == {tenant}
+    return bool(selected_spaces) and {_labels(space)[vocabulary.TENANT] for space in selected_spaces} == {tenant}

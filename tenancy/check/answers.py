@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.exporters import QUEUE_NAME
 from tenancy.check.admission import identities
 from tenancy.check.admission.queue import QueueAdmission
@@ -144,7 +144,7 @@ def tenants_of(server: OfflineApiServer) -> Mapping[str, str]:
     return {
         str(get_path(space, "metadata", "name")): str(tenant)
         for space in spaces
-        if (tenant := get_path(space, "metadata", "labels", words.TENANT))
+        if (tenant := get_path(space, "metadata", "labels", vocabulary.TENANT))
     }
 
 
@@ -167,10 +167,10 @@ def _home(manifests: Manifests, server: OfflineApiServer) -> str | None:
 def _identity(server: OfflineApiServer, person: str | None, where: str, home: str | None) -> Identity:
     if person is not None:
         return identities.identity(server.cluster, person, where)
-    maker = identities.maker(server.cluster, where)
-    if maker is None and home is not None:
-        maker = identities.maker(server.cluster, home)
-    return maker or identities.identity(server.cluster, identities.PLATFORM, where)
+    creator = identities.workload_creator(server.cluster, where)
+    if creator is None and home is not None:
+        creator = identities.workload_creator(server.cluster, home)
+    return creator or identities.identity(server.cluster, identities.PLATFORM, where)
 
 
 def _answer(server: OfflineApiServer, item: Object, namespace: str | None, identity: Identity) -> Verdict:
@@ -183,7 +183,7 @@ def _answer(server: OfflineApiServer, item: Object, namespace: str | None, ident
 def _with_advice(verdict: Verdict, item: Object) -> Verdict:
     """The verdict, with the field for NodeLocal DNSCache where a policy to it is refused: no range of a tenant's file
     opens it, as the guard's message says of other ranges."""
-    if not any(name in str(item.get("spec")) for name in (words.DNS_CACHE, words.DNS_CACHE_NAME)):
+    if not any(name in str(item.get("spec")) for name in (vocabulary.DNS_CACHE, vocabulary.DNS_CACHE_NAME)):
         return verdict
     advice = ". NodeLocal DNSCache needs no policy: cluster.node-local-dns of the environment opens it for DNS"
     denials = (

@@ -7,24 +7,23 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tenancy.catalog import days
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import days, vocabulary
 from tenancy.catalog.exporters import QUEUE_NAME
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.check.adopt import Adopted, adopt, with_rule_kind
 from tenancy.check.answers import ObjectAnswers
-from tenancy.check.everywhere import guard_findings
+from tenancy.check.guard_rules import guard_findings
 from tenancy.check.reader import FilePosition, Manifests, Unjudged, Unread
 from tenancy.kube.objects import get_path, name_of
 from tenancy.kube.pod_templates import BUILT_IN, not_judged, templates_of
-from tenancy.rules import objects, plain, regulated
+from tenancy.rules import manifest_rules, objects, regulated
 from tenancy.rules.catalogue import RULES, Rule
+from tenancy.rules.cross_object import findings_together
 from tenancy.rules.exceptions import FindingWaiver, waived_by
 from tenancy.rules.faces import with_face
-from tenancy.rules.found import UNREADABLE, Finding, Object
+from tenancy.rules.findings import UNREADABLE, Finding, Object
 from tenancy.rules.levels import PolicyPreset, RuleLevel, level_of
 from tenancy.rules.model import Face, Severity
-from tenancy.rules.together import findings_together
 
 PLATFORM = "platform"
 """Owner of objects that belong to no tenant."""
@@ -264,7 +263,7 @@ def findings(adopted: Adopted, decided: Container[str] = ()) -> tuple[tuple[Find
     """
     by_guards, waits = guard_findings(adopted.plain, decided)
     all_findings = [
-        *(f for item in adopted.plain for check in (objects, plain) for f in check.object_findings(item)),
+        *(f for item in adopted.plain for check in (objects, manifest_rules) for f in check.object_findings(item)),
         *by_guards,
         *findings_together(adopted.objects, adopted.plain),
         *regulated.findings(adopted.objects),
@@ -275,7 +274,7 @@ def findings(adopted: Adopted, decided: Container[str] = ()) -> tuple[tuple[Find
 def findings_alone(item: Object) -> Iterator[Finding]:
     """Findings of every rule on one object by itself."""
     yield from objects.object_findings(item)
-    yield from plain.object_findings(item)
+    yield from manifest_rules.object_findings(item)
     yield from guard_findings([item])[0]
 
 
@@ -310,11 +309,11 @@ def stumbles(item: Object) -> str | None:
     try:
         metadata = item.get("metadata")
         metadata_fields = metadata if isinstance(metadata, Mapping) else {}
-        owned = {**item, "metadata": {**metadata_fields, "labels": {words.TENANT: "x"}}}
+        owned = {**item, "metadata": {**metadata_fields, "labels": {vocabulary.TENANT: "x"}}}
         guard_findings([item])
         for whose in (item, owned):
             list(objects.object_findings(whose))
-            list(plain.object_findings(whose))
+            list(manifest_rules.object_findings(whose))
             list(findings_together([whose]))
             list(regulated.findings([whose]))
     except UNREADABLE as error:
@@ -324,5 +323,5 @@ def stumbles(item: Object) -> str | None:
 
 def owner_of(item: Object, adopted: Adopted) -> str:
     """The tenant of an object, or the platform."""
-    tenant = get_path(item, "metadata", "labels", words.TENANT)
+    tenant = get_path(item, "metadata", "labels", vocabulary.TENANT)
     return str(tenant) if tenant else adopted.tenant_of.get(str(get_path(item, "metadata", "namespace")), PLATFORM)

@@ -18,7 +18,7 @@ from tenancy.check.lines import MAX_BYTES, line_of
 from tenancy.kube.documents import Lined, ManifestLoader, documents
 from tenancy.kube.kinds import GROUPS, group_of, placed
 from tenancy.kube.objects import get_path
-from tenancy.rules.found import UNREADABLE, Object
+from tenancy.rules.findings import UNREADABLE, Object
 
 SUFFIXES = (".yaml", ".yml", ".json")
 STDIN = "-"

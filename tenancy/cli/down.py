@@ -4,7 +4,7 @@ import time
 
 import click
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cli.common import environment_argument, example, fail, lab_option, load_or_exit
 
 
@@ -60,7 +60,7 @@ def command(environment: str, lab: bool, yes: bool) -> None:
             resource
             for resources in resources_by_stack.values()
             for resource in resources
-            if resource["type"] == words.NAMESPACE_TYPE
+            if resource["type"] == vocabulary.NAMESPACE_TYPE
         ]
         adopted = [resource["id"] for resource in namespace_resources if resource.get("retainOnDelete")]
         names = [resource["id"] for resource in namespace_resources if resource["id"] not in adopted]

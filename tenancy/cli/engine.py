@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 
 if TYPE_CHECKING:
     from tenancy.deploy.driver import Driver
@@ -28,5 +28,5 @@ def expect_plugins(driver: Driver) -> None:
     Elsewhere the engine fetches plugins by itself."""
     from tenancy.lab import plugins
 
-    if driver.context == words.LAB_CONTEXT:
+    if driver.context == vocabulary.LAB_CONTEXT:
         plugins.expect(driver.root, driver.say)

@@ -83,7 +83,7 @@ def command(tenant: str, environment: str, lab: bool, out: Path, with_secrets: b
 
 
 def _queues(api: Any, tenant: str, spaces: Sequence[str]) -> list[dict[str, Any]]:
-    from tenancy.catalog import vocabulary as words
+    from tenancy.catalog import vocabulary
     from tenancy.cluster.user_copies import user_copy
     from tenancy.kube.requests import collection
     from tenancy.planning.queueing.queue_names import API
@@ -91,7 +91,7 @@ def _queues(api: Any, tenant: str, spaces: Sequence[str]) -> list[dict[str, Any]
     return [
         user_copy({"apiVersion": API, "kind": kind, **item})
         for kind in ("Cohort", "ClusterQueue", "LocalQueue")
-        for item in api.items(f"{collection(API, kind)}?labelSelector={words.TENANT}={tenant}", absent=True)
+        for item in api.items(f"{collection(API, kind)}?labelSelector={vocabulary.TENANT}={tenant}", absent=True)
         if item["metadata"].get("namespace", spaces[0]) in spaces
     ]
 

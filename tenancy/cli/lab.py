@@ -244,7 +244,7 @@ def tools(extras: tuple[str, ...], form: str) -> None:
 def _refuse_another(name: str) -> None:
     """Raise LabError if another environment is deployed in the lab: it could not even be removed from a lab with the
     nodes and the platform group of this one."""
-    from tenancy.catalog import vocabulary as words
+    from tenancy.catalog import vocabulary
     from tenancy.cluster.preflight import other_environment
     from tenancy.lab import control_plane, ports
     from tenancy.lab.api import ApiError, LabApi
@@ -256,10 +256,10 @@ def _refuse_another(name: str) -> None:
         return
     try:
         with LabApi(lab, port, timeout=10) as api:
-            namespace = api.get(f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}")
+            namespace = api.get(f"/api/v1/namespaces/{vocabulary.PLATFORM_NAMESPACE}")
     except (ApiError, OSError):
         return  # no environment is deployed, or the lab does not run
-    deployed_environment = (namespace["metadata"].get("labels") or {}).get(words.ENVIRONMENT, name)
+    deployed_environment = (namespace["metadata"].get("labels") or {}).get(vocabulary.ENVIRONMENT, name)
     if deployed_environment != name:
         raise LabError(other_environment(deployed_environment, name, lab=True))
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.text import pluralize
 from tenancy.cli.common import environment_argument, example, fail, lab_option, load_or_exit
 
@@ -84,7 +84,7 @@ def _carry_out(driver: Driver, move: Move, *, exists: bool) -> None:
 
 def _forget_empty_stacks(driver: Driver, plan: Plan) -> None:
     """Remove tenants' own stacks that have nothing left; others are `tenancy up`'s, which checks what was in them."""
-    own_stacks = {words.derived_name(plan.environment, name) for name in plan.names}
+    own_stacks = {vocabulary.derived_name(plan.environment, name) for name in plan.names}
     for name in driver.stacks(plan.environment):
         if name in own_stacks and not driver.resources(stack := driver.open_known(name, exists=True)):
             driver.forget(stack)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cli.common import (
     BAD_INPUT,
     environment_or_default,
@@ -142,7 +142,7 @@ def _on_terminal() -> bool:
 def _free_path(loaded: Loaded, tenant: str) -> Path:
     from tenancy.rules.values import name_misfit
 
-    if name_problem := name_misfit(tenant, words.TENANT_LENGTH):
+    if name_problem := name_misfit(tenant, vocabulary.TENANT_LENGTH):
         raise Violation("name-01", name_problem)
     path = loaded.folder / TENANTS_FOLDER / f"{tenant}.yaml"
     if os.path.lexists(path) or tenant in {other_tenant.tenant for other_tenant in loaded.tenants}:
@@ -452,7 +452,7 @@ def _tables(loaded: Loaded, name: str) -> list[Table]:
             (
                 space.name,
                 space.meta.labels["tier"],
-                space.meta.labels[words.PSA_ENFORCE],
+                space.meta.labels[vocabulary.PSA_ENFORCE],
                 *(space.quota.hard[key] for key in columns),
                 _gpus(space.quota.hard),
             )

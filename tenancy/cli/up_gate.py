@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 
 if TYPE_CHECKING:
     from tenancy.cli.up_settings import EnvironmentRun
@@ -44,7 +44,7 @@ def alert_findings(run: EnvironmentRun) -> Iterator[str]:
 def _prometheus(run: EnvironmentRun) -> str:
     """Address of the environment's Prometheus; empty if it has none. A lab has one beside its control plane, or none,
     whatever the environment's files say: no operator runs in it."""
-    if run.plan.context != words.LAB_CONTEXT:
+    if run.plan.context != vocabulary.LAB_CONTEXT:
         metrics = run.loaded.environment.metrics
         return metrics.address if metrics.collected else ""
     from tenancy.lab import ports
@@ -71,7 +71,7 @@ def inactive_queues(api: Api, environment: str) -> Iterator[str]:
 
 def _verification_gaps(run: EnvironmentRun) -> Iterator[str]:
     """Nothing if `tenancy verify` finds no gap; it runs in a process of its own, whose memory ends with it."""
-    lab = ["--lab"] if run.plan.context == words.LAB_CONTEXT else []
+    lab = ["--lab"] if run.plan.context == vocabulary.LAB_CONTEXT else []
     command = [sys.executable, "-m", "tenancy", "verify", str(run.loaded.folder), "--brief", *lab]
     process = subprocess.run(command, capture_output=True, text=True, check=False)
     if process.returncode:

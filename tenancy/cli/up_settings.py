@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cli.common import BAD_INPUT, fail
 
 if TYPE_CHECKING:
@@ -130,7 +130,10 @@ def expect_replaceable(environment: Environment, names: Collection[str]) -> None
         input_text = f"given --replace {sorted(names)[0]} and a cluster of another tool"
         rule, change = "the cluster's tool replaces its nodes", "leave --replace out"
         fail(f"{input_text}; rule: {rule}; change: {change}", BAD_INPUT)
-    groups = [SYSTEM_NODES[words.POOL], *sorted(name for name, pool in environment.pools.items() if pool.nodes.min)]
+    groups = [
+        SYSTEM_NODES[vocabulary.POOL],
+        *sorted(name for name, pool in environment.pools.items() if pool.nodes.min),
+    ]
     for name in names:
         # The file no longer has a zone that is left.
         if name not in groups and not (environment.aws.region and name[:-1] == environment.aws.region):

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cli.up_cluster import cluster_changes, permitted_changes, protect, refuse_unpermitted
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _refuse_skipped_stages(run: EnvironmentRun, stack: Any) -> None:
 
 
 def _namespaces(resources: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return [resource for resource in resources if resource["type"] == words.NAMESPACE_TYPE]
+    return [resource for resource in resources if resource["type"] == vocabulary.NAMESPACE_TYPE]
 
 
 def _remove_tenant(run: EnvironmentRun, stack: Any, tenant: str) -> None:
@@ -158,7 +158,7 @@ def preview_and_update(
     elif planned.changes or planned.other_changes:
         # A single namespace is removed by the engine itself, in the order that the update of its tenant needs: its
         # replacement is created before it is deleted.
-        for tenant in sorted(name for name in leaving_names if words.SEPARATOR not in name):
+        for tenant in sorted(name for name in leaving_names if vocabulary.SEPARATOR not in name):
             _remove_tenant(run, stack, tenant)
         for part, resources in _waves(plan, planned)[:-1]:
             report.show(name, driver.update(stack, resources, refresh=refresh))
@@ -265,7 +265,7 @@ def remove_former_tenants(run: EnvironmentRun, stacks: SelectedStacks) -> None:
                 f"remove the cluster, `aws.deletion-protection: false`, `tenancy up {plan.environment}` and "
                 f"`tenancy down {plan.environment}`; nothing was changed"
             )
-        tenant = name.removeprefix(words.derived_name(plan.environment, ""))
+        tenant = name.removeprefix(vocabulary.derived_name(plan.environment, ""))
         if tenant in plan.names:
             stack = driver.select(name)
             if driver.resources(stack):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.controllers import BUDGET_SPENT, GPU_IDLE
 from tenancy.clock.decision import KEY, Desired, ExhaustedBudget, budget_exemption, desired
 from tenancy.clock.idle import IdleDecision, Sample, Work, decide, suspension, watched_work
@@ -129,7 +129,7 @@ class Clock:
 
     def _warn(self, event: Object) -> None:
         # A namespace that is not made yet has no work to tell about.
-        path = f"{path_of(event)}?fieldManager={words.CLOCK}&force=true"
+        path = f"{path_of(event)}?fieldManager={vocabulary.CLOCK}&force=true"
         self._request("PATCH", path, event, allow=(NOT_FOUND,), content_type=APPLY)
 
     def _request(
@@ -146,8 +146,8 @@ class Clock:
         return answer
 
     def _write_record(self, usage: Usage, version: str) -> str:
-        labels = {words.MANAGED_BY: words.PRODUCT, words.ENVIRONMENT: self.environment.environment}
-        metadata: Object = {"name": words.CLOCK, "namespace": words.PLATFORM_NAMESPACE, "labels": labels}
+        labels = {vocabulary.MANAGED_BY: vocabulary.PRODUCT, vocabulary.ENVIRONMENT: self.environment.environment}
+        metadata: Object = {"name": vocabulary.CLOCK, "namespace": vocabulary.PLATFORM_NAMESPACE, "labels": labels}
         if version:
             metadata["resourceVersion"] = version
         item = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"usage": usage.text()}}
@@ -175,13 +175,15 @@ class Clock:
                 "metadata": {"name": item["metadata"]["name"]},
                 "spec": spec,
             }
-            self._request("PATCH", f"{path_of(item)}?fieldManager={words.CLOCK}&force=true", body, content_type=APPLY)
+            self._request(
+                "PATCH", f"{path_of(item)}?fieldManager={vocabulary.CLOCK}&force=true", body, content_type=APPLY
+            )
             yield f"{item['kind']} {item['metadata']['name']}: {_change_text(item, stored)}"
 
     def _reservations(self, decision: Desired, workloads: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         planned = {item["metadata"]["name"]: item for item in decision.reservations}
         existing_names = {workload["metadata"]["name"] for workload in reserving(workloads)}
-        path = collection(API, "Workload", words.PLATFORM_NAMESPACE)
+        path = collection(API, "Workload", vocabulary.PLATFORM_NAMESPACE)
         for name, item in planned.items():
             if name not in existing_names:
                 self._request("POST", path, item, allow=(CONFLICT,))
@@ -203,7 +205,7 @@ class Clock:
 def reserving(workloads: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """Those of the Workloads by which the clock reserves GPUs."""
     for workload in workloads:
-        if workload["metadata"]["namespace"] == words.PLATFORM_NAMESPACE and KEY in (
+        if workload["metadata"]["namespace"] == vocabulary.PLATFORM_NAMESPACE and KEY in (
             workload["metadata"].get("annotations") or {}
         ):
             yield workload
@@ -231,7 +233,7 @@ def stored_usage(api: Api) -> Usage | None:
 
 
 def _record_path() -> str:
-    return f"{collection('v1', 'ConfigMap', words.PLATFORM_NAMESPACE)}/{words.CLOCK}"
+    return f"{collection('v1', 'ConfigMap', vocabulary.PLATFORM_NAMESPACE)}/{vocabulary.CLOCK}"
 
 
 def _stored(record: Response, now: dt.datetime) -> tuple[Usage, str]:
@@ -289,7 +291,7 @@ def _change_text(item: Mapping[str, Any], stored: Mapping[str, Any]) -> str:
 
 
 def _about_budget(namespace: str, budget: ExhaustedBudget, now: dt.datetime) -> Object:
-    queue = {"apiVersion": API, "kind": "LocalQueue", "name": words.DEFAULT_QUEUE, "namespace": namespace}
+    queue = {"apiVersion": API, "kind": "LocalQueue", "name": vocabulary.DEFAULT_QUEUE, "namespace": namespace}
     return _event(queue, f"budget.{budget.since:%Y-%m}", BUDGET_SPENT, str(budget), budget.since, now)
 
 
@@ -312,6 +314,6 @@ def _event(
         "message": message,
         "firstTimestamp": first.astimezone(dt.UTC).strftime(form),
         "lastTimestamp": last.astimezone(dt.UTC).strftime(form),
-        "reportingComponent": words.CLOCK,
-        "source": {"component": words.CLOCK},
+        "reportingComponent": vocabulary.CLOCK,
+        "source": {"component": vocabulary.CLOCK},
     }

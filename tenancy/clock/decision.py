@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import NamedTuple
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.clock.usage import Usage, next_month
 from tenancy.kube.objects import Object
 from tenancy.planning.common.labels import manifest, platform_labels
@@ -31,7 +31,7 @@ from tenancy.spec.fields.shares import WhenSpent
 from tenancy.spec.fields.tenant import Tenant
 
 _SEVERITY = (StopPolicy.NONE, StopPolicy.HOLD, StopPolicy.HOLD_AND_DRAIN)
-KEY = words.PREFIX + "span"
+KEY = vocabulary.PREFIX + "span"
 """Annotation of a reservation: the key of what it reserves."""
 
 
@@ -147,7 +147,7 @@ def desired(
         flavor_counts = counts.setdefault(reserved_part.pool, {})
         flavor_counts[reserved_part.flavor] = flavor_counts.get(reserved_part.flavor, 0) + reserved_part.gpus
     # What is reserved is no longer the organisation's.
-    holders = {**current_shares, words.RESERVE_QUEUE: QueueShare({words.RESERVE_QUEUE: counts})}
+    holders = {**current_shares, vocabulary.RESERVE_QUEUE: QueueShare({vocabulary.RESERVE_QUEUE: counts})}
     cohorts = list(platform_queues(environment, effective_tenants, holders, calculator).cohorts)
     queues = [reserve_queue(environment, calculator, counts)]
     for tenant in effective_tenants:
@@ -231,7 +231,7 @@ def _reservation(environment: Environment, calculator: QuotaCalculator, reserved
     }
     pod = {
         "restartPolicy": "Never",
-        "nodeSelector": {words.POOL: reserved.pool},
+        "nodeSelector": {vocabulary.POOL: reserved.pool},
         "containers": [{"name": "none", "image": "none", "resources": {"requests": amounts, "limits": amounts}}],
     }
     podset = {"name": "main", "count": reserved.gpus, "template": {"spec": pod}}
@@ -241,8 +241,8 @@ def _reservation(environment: Environment, calculator: QuotaCalculator, reserved
         "Workload",
         name,
         platform_labels(environment),
-        {"spec": {"queueName": words.RESERVE_QUEUE, "podSets": [podset]}},
-        words.PLATFORM_NAMESPACE,
+        {"spec": {"queueName": vocabulary.RESERVE_QUEUE, "podSets": [podset]}},
+        vocabulary.PLATFORM_NAMESPACE,
         {KEY: reserved.key},
     )
 

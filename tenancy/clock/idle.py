@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.clock.usage import IdleTime
 from tenancy.kube.objects import true_conditions
 from tenancy.kube.quantities import units
@@ -181,7 +181,7 @@ def decide(
 
 def suspension(uid: str, sentence: str) -> dict[str, Any]:
     """Merge patch that suspends a Workload, and says why. Another one of its name, with another uid, is refused."""
-    return {"metadata": {"uid": uid, "annotations": {words.SUSPENDED: sentence}}, "spec": {"active": False}}
+    return {"metadata": {"uid": uid, "annotations": {vocabulary.SUSPENDED: sentence}}, "spec": {"active": False}}
 
 
 def _is_idle(work: Work, work_samples: Iterable[Sample]) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.clock.controller import ClockRefused, server_time
 from tenancy.cluster.api import CONFLICT, NOT_FOUND, Api, Response
 from tenancy.kube.requests import collection
@@ -20,7 +20,7 @@ STOPPED, STOPPED_SECONDS = "stopped-for-a-removal", 3600
 """Holder while the clock's queues are removed, and for how long: longer than that takes."""
 ATTEMPTS = 5
 _API = "coordination.k8s.io/v1"
-_PATH = collection(_API, "Lease", words.PLATFORM_NAMESPACE)
+_PATH = collection(_API, "Lease", vocabulary.PLATFORM_NAMESPACE)
 _FORM = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
@@ -50,20 +50,20 @@ def take(api: Api) -> None:
         answer = _read_lease(api)
         if answer.status == NOT_FOUND or _write(api, answer, STOPPED, STOPPED_SECONDS):
             return
-    raise ClockRefused(f"the Lease {words.CLOCK} was changed {ATTEMPTS} times meanwhile")
+    raise ClockRefused(f"the Lease {vocabulary.CLOCK} was changed {ATTEMPTS} times meanwhile")
 
 
 def release(api: Api) -> None:
     """Delete the Lease if `take` has it. ClockRefused if the API server refuses that."""
     lease = _read_lease(api)
     if lease.ok and (lease.body.get("spec") or {}).get("holderIdentity") == STOPPED:
-        answer = api.request("DELETE", f"{_PATH}/{words.CLOCK}")
+        answer = api.request("DELETE", f"{_PATH}/{vocabulary.CLOCK}")
         if not answer.ok and answer.status != NOT_FOUND:
             raise ClockRefused(f"DELETE {_PATH}: {answer.status} {answer.message}")
 
 
 def _read_lease(api: Api) -> Response:
-    answer = api.request("GET", f"{_PATH}/{words.CLOCK}")
+    answer = api.request("GET", f"{_PATH}/{vocabulary.CLOCK}")
     if not answer.ok and answer.status != NOT_FOUND:
         raise ClockRefused(f"GET {_PATH}: {answer.status} {answer.message}")
     return answer
@@ -73,10 +73,10 @@ def _write(api: Api, former: Response, holder: str, seconds: int) -> bool:
     """Write the Lease in place of the one that was found; False if another process did."""
     renewed = server_time(former).strftime(_FORM)
     spec = {"holderIdentity": holder, "leaseDurationSeconds": seconds, "renewTime": renewed}
-    metadata: dict[str, Any] = {"name": words.CLOCK, "namespace": words.PLATFORM_NAMESPACE}
+    metadata: dict[str, Any] = {"name": vocabulary.CLOCK, "namespace": vocabulary.PLATFORM_NAMESPACE}
     method, path = "POST", _PATH
     if former.ok:
-        method, path = "PUT", f"{_PATH}/{words.CLOCK}"
+        method, path = "PUT", f"{_PATH}/{vocabulary.CLOCK}"
         metadata["resourceVersion"] = former.body["metadata"]["resourceVersion"]
     body = {"apiVersion": _API, "kind": "Lease", "metadata": metadata, "spec": spec}
     answer = api.request(method, path, body)

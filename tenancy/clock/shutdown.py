@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.clock.controller import ClockRefused, reserving
 from tenancy.clock.lease import release, take
 from tenancy.cluster.api import NOT_FOUND, Api
@@ -20,11 +20,11 @@ def end_reservations(api: Api) -> int:
     admitted, and the engine would wait for it. The clock's Deployment is deleted, and a clock that is a process makes
     no more rounds until `begin_again`, or for an hour. How many Workloads there were; ApiUnreachable or ClockRefused
     if that fails."""
-    if not api.request("GET", f"{collection(API, 'ClusterQueue')}/{words.RESERVE_QUEUE}").ok:
+    if not api.request("GET", f"{collection(API, 'ClusterQueue')}/{vocabulary.RESERVE_QUEUE}").ok:
         return 0
     take(api)
     _end_deployment(api)
-    path = collection(API, "Workload", words.PLATFORM_NAMESPACE)
+    path = collection(API, "Workload", vocabulary.PLATFORM_NAMESPACE)
     reservations = list(reserving(api.items(path)))
     for workload in reservations:
         answer = api.request("DELETE", f"{path}/{workload['metadata']['name']}")
@@ -40,13 +40,14 @@ def begin_again(api: Api) -> None:
 
 def _end_deployment(api: Api) -> None:
     """Delete the clock's Deployment and wait for the end of its pods, which would reserve the GPUs again."""
-    path = collection("apps/v1", "Deployment", words.PLATFORM_NAMESPACE)
-    answer = api.request("DELETE", f"{path}/{words.CLOCK}?propagationPolicy=Background")
+    path = collection("apps/v1", "Deployment", vocabulary.PLATFORM_NAMESPACE)
+    answer = api.request("DELETE", f"{path}/{vocabulary.CLOCK}?propagationPolicy=Background")
     if not answer.ok and answer.status != NOT_FOUND:
         raise ClockRefused(f"DELETE {path}: {answer.status} {answer.message}")
-    pods = f"{collection('v1', 'Pod', words.PLATFORM_NAMESPACE)}?labelSelector=app.kubernetes.io/name={words.CLOCK}"
+    selector = f"labelSelector=app.kubernetes.io/name={vocabulary.CLOCK}"
+    pods = f"{collection('v1', 'Pod', vocabulary.PLATFORM_NAMESPACE)}?{selector}"
     deadline = time.monotonic() + END_SECONDS
     while answer.ok and api.items(pods):
         if time.monotonic() > deadline:
-            raise ClockRefused(f"pods of {words.CLOCK} have not ended within {END_SECONDS:.0f} s")
+            raise ClockRefused(f"pods of {vocabulary.CLOCK} have not ended within {END_SECONDS:.0f} s")
         time.sleep(1)

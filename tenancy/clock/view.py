@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.clock.decision import Desired
 from tenancy.clock.idle import idle_rules
 from tenancy.clock.usage import AllocationTime, Meter
@@ -98,7 +98,7 @@ class View:
         allocation = self.meter.allocation_time(workload)
         # Without an allocation it is no tenant's.
         is_group = allocation is not None and is_evicted_group(workload)
-        is_needed = space == words.PLATFORM_NAMESPACE or space in self.rules or is_group
+        is_needed = space == vocabulary.PLATFORM_NAMESPACE or space in self.rules or is_group
         return (
             _Work(workload["metadata"]["uid"], allocation, _slim(workload) if is_needed else None)
             if allocation or is_needed
@@ -107,7 +107,7 @@ class View:
 
 
 def _queue(kind: str, item: Mapping[str, Any]) -> Object | None:
-    if words.KEPT_BY_CLOCK not in (item["metadata"].get("annotations") or {}):
+    if vocabulary.KEPT_BY_CLOCK not in (item["metadata"].get("annotations") or {}):
         return None
     spec = {key: item["spec"][key] for _, key in CLOCK_FIELDS if key in item["spec"]}
     return {"kind": kind, "metadata": {"name": item["metadata"]["name"]}, "spec": spec}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.frameworks import Framework
 from tenancy.catalog.versions import CHARTS
 from tenancy.cluster.api import Api
@@ -34,7 +34,7 @@ OPERATORS: Mapping[str, RequiredOperator] = {
     "kueue.x-k8s.io": RequiredOperator(
         "Kueue",
         "kueue",
-        words.QUEUE_NAMESPACE,
+        vocabulary.QUEUE_NAMESPACE,
         "GPUs are lent and borrowed through a queue",
         "set queues.scheduler to none",
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster import denial
 from tenancy.cluster.api import Api
 from tenancy.cluster.guards import marker
@@ -14,7 +14,7 @@ from tenancy.rules.catalogue import RULES
 
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 ALL_RIGHTS = "system:masters"
-PROBE = words.derived_name("tenancy", "preflight")
+PROBE = vocabulary.derived_name("tenancy", "preflight")
 """Name of a namespace that is requested as a dry run only; no tenant may be called `tenancy`."""
 
 
@@ -59,7 +59,7 @@ def _keeps_guards(api: Api, platform: PlatformPlan | None) -> bool:
 
 def _denying_guard(api: Api, plan: Plan) -> str:
     """The guard that refuses a tenant's namespace in a dry run; empty if none does."""
-    labels = {words.TENANT: "tenancy", words.ENVIRONMENT: plan.environment}
+    labels = {vocabulary.TENANT: "tenancy", vocabulary.ENVIRONMENT: plan.environment}
     probe = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PROBE, "labels": labels}}
     answer = api.request("POST", "/api/v1/namespaces?dryRun=All", probe)
     denier = denial.denier(answer.status, answer.message)

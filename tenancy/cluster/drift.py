@@ -19,7 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.text import escape_invisible
 from tenancy.cluster.api import Api, path_of
 from tenancy.kube.objects import CLOCK_FIELDS, Object, name_of, place_of
@@ -31,7 +31,7 @@ client may use a name with this prefix."""
 MAX_PENDING_LISTS = 4
 """Lists that are asked for before they are needed: the API server answers them while the caller compares others."""
 _UNCOMPARED_KEYS = frozenset({"apiVersion", "kind", "metadata", "status"})
-_PLATFORM_PREFIXES = (words.PREFIX, words.PSA_ENFORCE.removesuffix("enforce"))
+_PLATFORM_PREFIXES = (vocabulary.PREFIX, vocabulary.PSA_ENFORCE.removesuffix("enforce"))
 """Prefixes of labels and annotations that guards and reports read; additional ones of other prefixes have no effect."""
 
 Node = Mapping[str, Any]
@@ -180,7 +180,7 @@ def missing_objects(api: Api, selector: str, items: Iterable[Object]) -> list[Ob
 
 
 def _is_clock_managed(item: Object) -> bool:
-    return words.KEPT_BY_CLOCK in (item["metadata"].get("annotations") or {})
+    return vocabulary.KEPT_BY_CLOCK in (item["metadata"].get("annotations") or {})
 
 
 def _without_paths(tree: Mapping[str, Any], paths: Iterable[Sequence[str]]) -> dict[str, Any]:
@@ -361,7 +361,7 @@ def _merge(tree: dict[str, Any], other: Node) -> None:
         _merge(tree.setdefault(key, {}), children)
 
 
-_CONFUSABLE_PREFIXES = (ENGINE.partition("-")[0], words.PRODUCT, words.PREFIX.partition(".")[0])
+_CONFUSABLE_PREFIXES = (ENGINE.partition("-")[0], vocabulary.PRODUCT, vocabulary.PREFIX.partition(".")[0])
 """Prefixes, in any case, of names that a reader may take for the engine's or this product's."""
 
 
@@ -383,7 +383,7 @@ def _writers(live: Object, manager: str | None, *, uses_engine_name: bool) -> st
 
 def _imitation_note(entry: Mapping[str, Any], manager: str | None) -> str:
     looks_like_engine = entry["manager"].casefold().startswith(_CONFUSABLE_PREFIXES) and entry["manager"] not in {
-        words.CLOCK,
+        vocabulary.CLOCK,
         manager,
     }
     return " (not the engine's)" if looks_like_engine and manager is not None else ""
@@ -446,7 +446,7 @@ def _added_fields(item: Object, engine_fields: Node, foreign_fields: Node) -> It
         planned = item["metadata"].get(metadata_field) or {}
         for key in metadata.get(f"f:{metadata_field}") or {}:
             name = key.removeprefix("f:")
-            is_platform_key = name.startswith(_PLATFORM_PREFIXES) and name != words.BEFORE_ADOPTION
+            is_platform_key = name.startswith(_PLATFORM_PREFIXES) and name != vocabulary.BEFORE_ADOPTION
             if is_platform_key and name not in planned and key not in engine_metadata.get(f"f:{metadata_field}", {}):
                 yield ("f:metadata", f"f:{metadata_field}", key)
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster.api import Api, path_of
 from tenancy.kube.requests import collection
 from tenancy.planning.guards import MARKER, QUESTION, VERSION, probe_message
@@ -46,7 +46,7 @@ def guard_problems(api: Api) -> Iterator[str]:
 def marker(api: Api) -> dict[str, Any]:
     """Version and digest of the guards that are stored; empty without any."""
     config_map = {"apiVersion": "v1", "kind": "ConfigMap"}
-    path = path_of({**config_map, "metadata": {"name": MARKER, "namespace": words.PLATFORM_NAMESPACE}})
+    path = path_of({**config_map, "metadata": {"name": MARKER, "namespace": vocabulary.PLATFORM_NAMESPACE}})
     answer = api.request("GET", path)
     return dict(answer.body.get("data") or {}) if answer.ok else {}
 
@@ -56,7 +56,7 @@ def wait_for_guards(api: Api, digest: str, patience: float = TIMEOUT_SECONDS) ->
 
     Stored guards are not enforced at once: for about a second after their creation a cluster admits everything.
     """
-    path = collection("v1", "ConfigMap", words.PLATFORM_NAMESPACE) + "?dryRun=All"
+    path = collection("v1", "ConfigMap", vocabulary.PLATFORM_NAMESPACE) + "?dryRun=All"
     question = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": QUESTION}}
     deadline = time.monotonic() + patience
     answers_in_a_row = 0

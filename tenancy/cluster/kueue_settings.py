@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster.api import Api, Response
 from tenancy.kube.objects import as_list, get_path
 from tenancy.kube.requests import collection
@@ -34,12 +34,12 @@ def kueue_settings(api: Api, plan: Plan) -> KueueSettings:
     services = plan.platform.services
     if not plan.platform.queues or (services and services.queue) or not api.request("GET", f"/apis/{API}").ok:
         return KueueSettings()
-    location = f"ConfigMap {CONFIGURATION} in {words.QUEUE_NAMESPACE}"
-    answer = api.request("GET", f"{collection('v1', 'ConfigMap', words.QUEUE_NAMESPACE)}/{CONFIGURATION}")
+    location = f"ConfigMap {CONFIGURATION} in {vocabulary.QUEUE_NAMESPACE}"
+    answer = api.request("GET", f"{collection('v1', 'ConfigMap', vocabulary.QUEUE_NAMESPACE)}/{CONFIGURATION}")
     text = get_path(answer.body, "data", TEXT) if answer.ok else None
     if text is None:
         return KueueSettings(remarks=(_unread(location, answer),))
-    manager = api.request("GET", f"{collection('apps/v1', 'Deployment', words.QUEUE_NAMESPACE)}/{MANAGER}")
+    manager = api.request("GET", f"{collection('apps/v1', 'Deployment', vocabulary.QUEUE_NAMESPACE)}/{MANAGER}")
     arguments = dict(_arguments(manager.body)) if manager.ok else {}
     violations = of_configuration(text, arguments)
     return KueueSettings(tuple(_problem(plan, location, rule, value) for rule, value in violations))
@@ -56,8 +56,8 @@ def _arguments(manager: Any) -> Iterator[tuple[str, bool]]:
 
 
 def _problem(plan: Plan, location: str, rule: str, value: str) -> str:
-    restart = f"restart Kueue: `kubectl -n {words.QUEUE_NAMESPACE} rollout restart deployment/{MANAGER}`"
-    if plan.context == words.LAB_CONTEXT:
+    restart = f"restart Kueue: `kubectl -n {vocabulary.QUEUE_NAMESPACE} rollout restart deployment/{MANAGER}`"
+    if plan.context == vocabulary.LAB_CONTEXT:
         restart = f"restart the lab's Kueue: `tenancy lab up {plan.environment}`"
     return (
         f"given Kueue's {location} with {value}; rule {rule}: {RULES[rule].title}; change: {RULES[rule].fix}, and "

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster.api import NOT_FOUND, Api, ApiUnreachable, path_of
 from tenancy.cluster.api_kinds import unserved
 from tenancy.cluster.deployer import deployer_problems
@@ -81,7 +81,7 @@ def check_platform(
 
     In a preview missing kinds are a warning: the program may install the operator that defines them.
     """
-    api, environment = Api(context, kubeconfig), platform.namespace["metadata"]["labels"][words.ENVIRONMENT]
+    api, environment = Api(context, kubeconfig), platform.namespace["metadata"]["labels"][vocabulary.ENVIRONMENT]
     plan = Plan(environment, context or "", platform, ())
     require_same_environment(api, plan)
     missing_kinds = list(unserved(api, plan, platform, ()))
@@ -150,12 +150,12 @@ def _undeclared_removals(
     for item in namespaces:
         metadata = item["metadata"]
         name, labels = metadata["name"], metadata.get("labels") or {}
-        tenant = labels.get(words.TENANT)
-        if tenant is None or labels.get(words.ENVIRONMENT) != plan.environment or name in planned:
+        tenant = labels.get(vocabulary.TENANT)
+        if tenant is None or labels.get(vocabulary.ENVIRONMENT) != plan.environment or name in planned:
             continue
         if platform is None and tenant not in stack_tenants:
             continue  # another stack's
-        has_left = (metadata.get("annotations") or {}).get(words.LEAVING) == words.LEFT
+        has_left = (metadata.get("annotations") or {}).get(vocabulary.LEAVING) == vocabulary.LEFT
         if has_left or "deletionTimestamp" in metadata or {tenant, name} & {*removing}:
             continue
         by_file = tenant in tenant_names and not plan.tenant(tenant).namespaces
@@ -181,17 +181,19 @@ def _remove(plan: Plan, *names: str) -> str:
 
 def environment_of(api: Api) -> str:
     """The environment of a cluster; empty if it has none."""
-    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": words.PLATFORM_NAMESPACE}}
+    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": vocabulary.PLATFORM_NAMESPACE}}
     answer = api.request("GET", path_of(home))
     labels = answer.body["metadata"].get("labels") if answer.ok else None
-    return (labels or {}).get(words.ENVIRONMENT, "")
+    return (labels or {}).get(vocabulary.ENVIRONMENT, "")
 
 
 def require_same_environment(api: Api, plan: Plan) -> None:
     """PreconditionFailed if the cluster has another environment: two would share guards, queues and nodes."""
     holder = environment_of(api)
     if holder not in {"", plan.environment}:
-        raise PreconditionFailed(other_environment(holder, plan.environment, lab=plan.context == words.LAB_CONTEXT))
+        raise PreconditionFailed(
+            other_environment(holder, plan.environment, lab=plan.context == vocabulary.LAB_CONTEXT)
+        )
 
 
 def other_environment(holder: str, environment: str, *, lab: bool) -> str:
@@ -235,13 +237,16 @@ def _ownership_conflicts(
             continue
         name = f"{planned_object['kind']} {planned_object['metadata']['name']}"
         change = "delete or rename it"
-        if is_engine_object(present) and words.ENVIRONMENT not in (present["metadata"].get("labels") or {}):
-            change = f"label it again: `kubectl label {name} {words.ENVIRONMENT}={environment}`"
-        if planned_object["kind"] == "Namespace" and planned_object["metadata"]["name"] != words.PLATFORM_NAMESPACE:
-            tenant = planned_object["metadata"]["labels"][words.TENANT]
+        if is_engine_object(present) and vocabulary.ENVIRONMENT not in (present["metadata"].get("labels") or {}):
+            change = f"label it again: `kubectl label {name} {vocabulary.ENVIRONMENT}={environment}`"
+        if (
+            planned_object["kind"] == "Namespace"
+            and planned_object["metadata"]["name"] != vocabulary.PLATFORM_NAMESPACE
+        ):
+            tenant = planned_object["metadata"]["labels"][vocabulary.TENANT]
             change += f", or write `adopt: true` into the file of tenant {tenant} to take it over"
         yield (
-            f"given {name}, which exists and carries no {words.ENVIRONMENT}={environment}; "
+            f"given {name}, which exists and carries no {vocabulary.ENVIRONMENT}={environment}; "
             f"rule: an object that another manager owns is not taken over silently; change: {change}"
         )
 
@@ -260,4 +265,4 @@ def _existing_objects(api: Api, kind: tuple[str, str], planned: Sequence[Object]
 
 
 def _is_ours(present: Any, environment: str) -> bool:
-    return (present["metadata"].get("labels") or {}).get(words.ENVIRONMENT) == environment
+    return (present["metadata"].get("labels") or {}).get(vocabulary.ENVIRONMENT) == environment

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster.api import Api
 from tenancy.cluster.selectors import MAX_NAMED, tenants_selector
 from tenancy.kube.objects import Object
@@ -31,7 +31,7 @@ def queue_problems(api: Api, plan: Plan, tenants: Sequence[TenantPlan]) -> Itera
             collection(API, "ClusterQueue"), selector=tenants_selector(plan.environment, sorted(names))
         )
     local = _group_by_owner(queues, plan, spaces, lambda metadata: metadata["namespace"])
-    leading = _group_by_owner(owned, plan, names, lambda metadata: metadata["labels"].get(words.TENANT, ""))
+    leading = _group_by_owner(owned, plan, names, lambda metadata: metadata["labels"].get(vocabulary.TENANT, ""))
     for tenant in tenants:
         yield from _in_use(tenant, local)
         yield from _in_two_places(tenant, {queue["metadata"]["name"] for queue in leading.get(tenant.name, ())})
@@ -44,7 +44,9 @@ def _group_by_owner(
     result: dict[str, list[Object]] = {}
     for item in items:
         metadata = item["metadata"]
-        if (metadata.get("labels") or {}).get(words.ENVIRONMENT) == plan.environment and owner_of(metadata) in owners:
+        if (metadata.get("labels") or {}).get(vocabulary.ENVIRONMENT) == plan.environment and owner_of(
+            metadata
+        ) in owners:
             metadata.pop("managedFields", None)  # half of the object
             result.setdefault(owner_of(metadata), []).append(item)
     return result

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tenancy.catalog import gpus
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import gpus, vocabulary
 from tenancy.cluster.api import Api
 from tenancy.cluster.user_copies import has_ended
 from tenancy.kube.objects import Object, as_list, get_path
@@ -79,7 +78,7 @@ def problem(undecided: Sequence[UndecidedNamespace]) -> str:
 
 def _is_tenant_namespace(item: Object, environment: str) -> bool:
     labels = item["metadata"].get("labels") or {}
-    return labels.get(words.ENVIRONMENT) == environment and words.TENANT in labels
+    return labels.get(vocabulary.ENVIRONMENT) == environment and vocabulary.TENANT in labels
 
 
 def judged_work(plan: Plan) -> tuple[tuple[str, str, str], ...]:
@@ -123,7 +122,7 @@ def _reaches_gpus(template: PodTemplate) -> bool:
     for toleration in as_list(get_path(template.spec, "tolerations")):
         key = str(get_path(toleration, "key") or "")
         # The controller of DaemonSets writes those with a key.
-        if not key or key.startswith("nvidia.com/") or key in {gpus.EFA, words.POOL}:
+        if not key or key.startswith("nvidia.com/") or key in {gpus.EFA, vocabulary.POOL}:
             return True
     resources = {
         str(resource)

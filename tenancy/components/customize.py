@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import pulumi
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.days import today
 from tenancy.components.inputs import Transformation
 from tenancy.components.kubernetes.manifest import BACKGROUND_DELETION
@@ -202,8 +202,8 @@ def _isolating_metadata(before: Mapping[str, Any], after: Mapping[str, Any]) -> 
 
 def _is_platform_key(key: str) -> bool:
     """Whether a label or annotation has a meaning to the platform: a program may not add it."""
-    if key in {*words.COST_LABELS, *words.LOADED_LABELS, words.MANAGED_BY, *BACKGROUND_DELETION}:
+    if key in {*vocabulary.COST_LABELS, *vocabulary.LOADED_LABELS, vocabulary.MANAGED_BY, *BACKGROUND_DELETION}:
         return True
     domain = key.rpartition("/")[0]
-    domains = (words.PREFIX.rstrip("/"), *(d for d in words.PLATFORM_DOMAINS if d != "pulumi.com"))
+    domains = (vocabulary.PREFIX.rstrip("/"), *(d for d in vocabulary.PLATFORM_DOMAINS if d != "pulumi.com"))
     return any(domain == platform_domain or domain.endswith(f".{platform_domain}") for platform_domain in domains)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.iam.rights import ChangedRights, changed_rights
 from tenancy.kube.objects import name_of
 from tenancy.lifecycle.removal import ACCESS_BINDINGS
@@ -72,7 +72,7 @@ class Outcome:
             self.unchanged_count += 1
         elif step.type.startswith("aws:") and operation in _SIGNS:
             state = (step.new or step.old).inputs
-            tenant = (state.get("tags") or {}).get(words.TENANT_TAG, PLATFORM)
+            tenant = (state.get("tags") or {}).get(vocabulary.TENANT_TAG, PLATFORM)
             details = tuple(_details(step)) if operation in {"update", "replace"} else ()
             name = f"{step.type.rpartition(':')[2]} {step.urn.rpartition('::')[2]}"
             if step.type == ROLE_POLICY and OF_TENANTS in step.urn:
@@ -85,7 +85,9 @@ class Outcome:
             details = tuple(_details(step)) if operation in {"update", "replace"} else ()
             kind = step.type.rpartition(":")[2]
             item = {**state, "kind": kind}
-            self.changes.append(ResourceChange(labels.get(words.TENANT, PLATFORM), operation, name_of(item), details))
+            self.changes.append(
+                ResourceChange(labels.get(vocabulary.TENANT, PLATFORM), operation, name_of(item), details)
+            )
 
     def by_tenant(self) -> Iterator[tuple[str, list[ResourceChange]]]:
         """Changes grouped by tenant, those of the platform first."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.deploy.digests import StackDigest
 from tenancy.planning.scope import Stack, StackScope
 
@@ -65,7 +65,7 @@ def _causes(
     drifted: Collection[str],
     selection: CliSelection,
 ) -> Iterable[Cause]:
-    removing = {name_to_remove.partition(words.SEPARATOR)[0] for name_to_remove in selection.removing}
+    removing = {name_to_remove.partition(vocabulary.SEPARATOR)[0] for name_to_remove in selection.removing}
     if name in selection.stacks or selection.refresh or (removing and (scope is StackScope.ALL or tenant in removing)):
         yield Cause.REQUESTED
     if name not in existing:
@@ -123,9 +123,9 @@ def needs_preview(
     lacks. What AWS would replace, only a preview tells."""
     for resource in resources:
         metadata = (resource.get("inputs") or {}).get("metadata") or {}
-        holder = (metadata.get("labels") or {}).get(words.TENANT)
+        holder = (metadata.get("labels") or {}).get(vocabulary.TENANT)
         if holder is not None and holder not in tenants:
             return f"the state has an object of tenant {holder}"
-        if resource["type"] == words.NAMESPACE_TYPE and resource.get("id") not in namespaces:
+        if resource["type"] == vocabulary.NAMESPACE_TYPE and resource.get("id") not in namespaces:
             return f"the state has namespace {resource.get('id')}, which the plan has not"
     return None

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster.api import Api, path_of
 from tenancy.cluster.drift import Drift, drift
 from tenancy.cluster.preflight import REMOVING, REPLACING
@@ -174,9 +174,9 @@ class Driver:
 
     def _program_variables(self) -> dict[str, str]:
         """Variables that tell the program who runs it and where."""
-        lab = {ON_LAB: "true"} if self.context == words.LAB_CONTEXT else {}
+        lab = {ON_LAB: "true"} if self.context == vocabulary.LAB_CONTEXT else {}
         removing = {REMOVING: ",".join(sorted(self.removing))} if self.removing else {}
-        return {BY_COMMAND: "true"} | lab | words.PATCH_FORCE_ENVIRONMENT | removing
+        return {BY_COMMAND: "true"} | lab | vocabulary.PATCH_FORCE_ENVIRONMENT | removing
 
     def set_known_cost_tags(self, stack: Any, keys: Sequence[str], region: str) -> None:
         """Let the stack's program activate the keys that AWS knows, and those that it has activated before."""
@@ -236,7 +236,7 @@ class Driver:
         names = stack_names(_backend(), PROJECT)
         if names is None:
             names = self._list_stacks(environment)
-        tenants = [name for name in names if name.startswith(words.derived_name(environment, ""))]
+        tenants = [name for name in names if name.startswith(vocabulary.derived_name(environment, ""))]
         environment_stacks = (environment, environment + CLUSTER_SUFFIX)
         return [*tenants, *(name for name in environment_stacks if name in names)]
 
@@ -335,7 +335,7 @@ class Driver:
             if r.get("protect")
             and (
                 r["urn"] in urns
-                or (r["urn"] in tenant_urns and (r.get("retainOnDelete") or r["type"] == words.NAMESPACE_TYPE))
+                or (r["urn"] in tenant_urns and (r.get("retainOnDelete") or r["type"] == vocabulary.NAMESPACE_TYPE))
             )
         ]
         self._set_protection(stack, "unprotect", released_urns)

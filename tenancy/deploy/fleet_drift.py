@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster.api import Api
 from tenancy.cluster.drift import drift
 from tenancy.cluster.selectors import platform_selector, tenants_selector
@@ -25,7 +25,7 @@ def tenants_with_drift(api: Api, plan: Plan, tenants: Sequence[str]) -> set[str]
         batch = tenants[start : start + BATCH]
         items = (item for name in batch for item in plans[name].objects())
         drifts = drift(api, tenants_selector(plan.environment, batch), items)
-        drifted_tenants |= {object_drift.item["metadata"]["labels"][words.TENANT] for object_drift in drifts}
+        drifted_tenants |= {object_drift.item["metadata"]["labels"][vocabulary.TENANT] for object_drift in drifts}
     return drifted_tenants
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.spec.fields.environment import Layout
 
 
@@ -31,7 +31,7 @@ def moves(
     tenants, for each stack that exists."""
     result = []
     for tenant in tenants:
-        tenant_stack = words.derived_name(environment, tenant)
+        tenant_stack = vocabulary.derived_name(environment, tenant)
         source, target = (environment, tenant_stack) if layout is Layout.PER_TENANT else (tenant_stack, environment)
         if urn := states.get(source, {}).get(tenant):
             result.append(Move(tenant, source, target, urn, is_begun=tenant in states.get(target, {})))

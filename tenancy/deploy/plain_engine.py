@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster.api import Api, ApiUnreachable
 from tenancy.cluster.drift import foreign_drift, missing_objects
 from tenancy.cluster.guards import PreconditionFailed
@@ -56,9 +56,9 @@ def _removals(api: Api, plan: Plan, tenants: Sequence[TenantPlan]) -> Iterator[s
     if not leaving_names:
         return
     tenants_with_namespaces = {
-        item["metadata"]["labels"][words.TENANT]
+        item["metadata"]["labels"][vocabulary.TENANT]
         for item in api.items(f"/api/v1/namespaces?labelSelector={all_tenants_selector(plan.environment)}")
-        if (item["metadata"].get("annotations") or {}).get(words.LEAVING) != words.LEFT
+        if (item["metadata"].get("annotations") or {}).get(vocabulary.LEAVING) != vocabulary.LEFT
     }
     for name in sorted(leaving_names & tenants_with_namespaces):
         yield (

@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster.api import NOT_FOUND, Api, ApiUnreachable, Response
 from tenancy.deploy.digests import StackDigest
 from tenancy.kube.requests import APPLY, collection
 
-KIND = words.PREFIX + "record"
+KIND = vocabulary.PREFIX + "record"
 """Label of the records. They carry none of the environment's: no stack makes them."""
 STACK = "stack"
 _FIELDS = ("plan", "program", "settings")
-PATH = collection("v1", "ConfigMap", words.PLATFORM_NAMESPACE)
+PATH = collection("v1", "ConfigMap", vocabulary.PLATFORM_NAMESPACE)
 """Path of the list that has the records."""
 _MANAGER = "tenancy"
 
@@ -46,7 +46,7 @@ def write(api: Api, stack: str, digest: StackDigest) -> None:
 
 def put(api: Api, name: str, labels: Mapping[str, str], data: Mapping[str, str]) -> Response:
     """Write a record of that name; the API server's answer."""
-    metadata = {"name": name, "namespace": words.PLATFORM_NAMESPACE, "labels": dict(labels)}
+    metadata = {"name": name, "namespace": vocabulary.PLATFORM_NAMESPACE, "labels": dict(labels)}
     item = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}
     path = f"{PATH}/{name}?fieldManager={_MANAGER}&force=true"
     return api.request("PATCH", path, item, content_type=APPLY)

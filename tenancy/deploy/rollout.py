@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.deploy.decide import Cause
 from tenancy.deploy.digests import StackDigest
 from tenancy.spec.fields.environment import Environment
@@ -59,7 +59,7 @@ def waves(environment: Environment, tenants: Sequence[Tenant], rollout: Rollout)
             part = [tenant.tenant for tenant in group[start : start + rollout.wave_size]]
             named_groups.append((f"wave {number}{f' ({name})' if name else ''}", part))
     return [
-        Wave(name, tuple(words.derived_name(environment.environment, tenant) for tenant in part))
+        Wave(name, tuple(vocabulary.derived_name(environment.environment, tenant) for tenant in part))
         for name, part in named_groups
     ]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from urllib.parse import urlparse
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster.api import NOT_FOUND, Api
 from tenancy.cluster.discovery import listable_kinds
 from tenancy.cluster.drift import is_engine_object
@@ -54,7 +54,7 @@ class UnrecordedObject:
     @property
     def tenant(self) -> str | None:
         """The tenant that its label names."""
-        return (self.item["metadata"].get("labels") or {}).get(words.TENANT)
+        return (self.item["metadata"].get("labels") or {}).get(vocabulary.TENANT)
 
     def __str__(self) -> str:
         return name_of(self.item)
@@ -78,7 +78,7 @@ def _labelled(api: Api, selector: str) -> Iterator[UnrecordedObject]:
 
 
 def _has_left(item: Object) -> bool:
-    return (item["metadata"].get("annotations") or {}).get(words.LEAVING) == words.LEFT
+    return (item["metadata"].get("annotations") or {}).get(vocabulary.LEAVING) == vocabulary.LEFT
 
 
 def remove_unplanned(api: Api, entries: Sequence[UnrecordedObject], planned: Collection[str]) -> list[UnrecordedObject]:

@@ -23,9 +23,9 @@ from tenancy.planning.common.stages import active_tenants
 from tenancy.planning.queueing.capacity import supply
 from tenancy.planning.queueing.quota_shares import part_of_node
 from tenancy.planning.scope import StackScope, select, stacks
-from tenancy.rules import objects, plain, together
+from tenancy.rules import cross_object, manifest_rules, objects
 from tenancy.rules.cilium import CLUSTERWIDE, IN_NAMESPACE
-from tenancy.rules.found import Finding
+from tenancy.rules.findings import Finding
 from tenancy.rules.index import tenant_label
 from tenancy.spec.fields.cluster import Cni
 from tenancy.spec.fields.environment import Environment, Layout
@@ -338,8 +338,8 @@ def _broken_rules(side: SpecState) -> Facts:
         facts["", problem.id or "file", problem_text(problem)] = "broken"
     if side.plan:
         items = list(side.plan.objects())
-        alone = (f for item in items for f in (*objects.object_findings(item), *plain.object_findings(item)))
-        for finding in (*alone, *together.findings_together(items)):
+        alone = (f for item in items for f in (*objects.object_findings(item), *manifest_rules.object_findings(item)))
+        for finding in (*alone, *cross_object.findings_together(items)):
             facts[rule_fact(finding)] = "broken"
     return facts
 

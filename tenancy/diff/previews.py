@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.files import TRACES, read_input, read_text_file
 from tenancy.diff import changes as change_facts
 from tenancy.diff.changes import (
@@ -30,8 +30,8 @@ from tenancy.kube.objects import UNKNOWN, as_list, get_path
 from tenancy.planning.common.quota_changes import device_amounts
 from tenancy.planning.kubernetes.access import role_name
 from tenancy.planning.scope import CLUSTER_SUFFIX, names_of, scope_of
-from tenancy.rules import aws, objects, plain
-from tenancy.rules.found import Object
+from tenancy.rules import aws, manifest_rules, objects
+from tenancy.rules.findings import Object
 from tenancy.spec.fields.environment import Layout
 from tenancy.spec.fields.people import Role
 
@@ -226,10 +226,12 @@ Fact = tuple[ChangeTopic, tuple[str, str, str], change_facts.Value]
 
 
 def _facts_of_item(item: Object) -> Iterator[Fact]:
-    tenant = str(get_path(item, "metadata", "labels", words.TENANT) or get_path(item, "tags", words.TENANT_TAG) or "")
+    tenant = str(
+        get_path(item, "metadata", "labels", vocabulary.TENANT) or get_path(item, "tags", vocabulary.TENANT_TAG) or ""
+    )
     name, space = str(get_path(item, "metadata", "name")), str(get_path(item, "metadata", "namespace") or "")
     kind = item["kind"]
-    for finding in (*objects.object_findings(item), *plain.object_findings(item)):
+    for finding in (*objects.object_findings(item), *manifest_rules.object_findings(item)):
         if UNKNOWN in finding.given:
             continue  # the policy pack reports it, and checks it once the value is known
         yield ChangeTopic.RULE, rule_fact(finding), "broken"
@@ -237,7 +239,9 @@ def _facts_of_item(item: Object) -> Iterator[Fact]:
         yield ChangeTopic.TENANT, (name, "", "is a tenant"), name
     elif kind in {"Namespace", "NamespacePatch"}:
         yield ChangeTopic.WORK, (tenant, name, change_facts.NAMESPACE), "made here"
-        for waiver in filter(None, str(get_path(item, "metadata", "annotations", words.EXCEPTIONS) or "").split(",")):
+        for waiver in filter(
+            None, str(get_path(item, "metadata", "annotations", vocabulary.EXCEPTIONS) or "").split(",")
+        ):
             rule, _, until = waiver.partition("=")
             yield ChangeTopic.EXCEPTION, (tenant or name, f"{rule} in {name}", "by its annotation"), f"until {until}"
     elif kind in {"ClusterQueue", "Cohort"}:
@@ -395,7 +399,7 @@ def _gained_reach(preview: Preview) -> Iterator[Change]:
     )
     spaces = [{_name(i) for i in items if i["kind"] == "Namespace"} for items in (preview.before, preview.after)]
     for space in denied_before.keys() - denied_after.keys() - (spaces[0] - spaces[1]):
-        tenant = str(get_path(denied_before[space], "metadata", "labels", words.TENANT) or "")
+        tenant = str(get_path(denied_before[space], "metadata", "labels", vocabulary.TENANT) or "")
         description = "everything that no other policy denies, because its default-deny policy is removed"
         yield Change(ChangeTopic.NETWORK, tenant, description, None, "connect", f"pods of {space}")
 
@@ -404,7 +408,7 @@ def _lifted_denials(preview: Preview) -> Iterator[Change]:
     """Reach that is gained because Cilium policies deny less."""
     denied_before, denied_after = (
         {
-            (str(get_path(item, "metadata", "labels", words.TENANT) or ""), *denial)
+            (str(get_path(item, "metadata", "labels", vocabulary.TENANT) or ""), *denial)
             for item in items
             if item["kind"] in CILIUM
             for denial in _ciliums(item, "Deny")
@@ -441,7 +445,9 @@ def _replaced(preview: Preview) -> Iterator[Change]:
     for item, reasons in preview.replaced:
         kind = item["kind"].rpartition(":")[2]
         tenant = str(
-            get_path(item, "metadata", "labels", words.TENANT) or get_path(item, "tags", words.TENANT_TAG) or ""
+            get_path(item, "metadata", "labels", vocabulary.TENANT)
+            or get_path(item, "tags", vocabulary.TENANT_TAG)
+            or ""
         )
         resource_name = objects.name_of(item) if item[_TYPE].startswith(_KUBERNETES) else f"{kind} {_name(item)}"
         reason = f" for {reasons}" if reasons else ""

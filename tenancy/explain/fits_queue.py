@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.controllers import QUEUE
 from tenancy.cluster.api import Api
 from tenancy.explain.cohorts import read_tree
@@ -36,7 +36,7 @@ def queue_answer(
 ) -> ControlAnswer:
     """The answer of the queue. Work ahead of it, and work that Kueue would evict for it, are not considered."""
     space = item["metadata"]["namespace"]
-    name = (queued_metadata(item).get("labels") or {}).get(QUEUE, words.DEFAULT_QUEUE)
+    name = (queued_metadata(item).get("labels") or {}).get(QUEUE, vocabulary.DEFAULT_QUEUE)
     local_queue = api.request("GET", f"{collection(API, 'LocalQueue', space)}/{name}")
     if not local_queue.ok:
         return _never(no_queue(name))

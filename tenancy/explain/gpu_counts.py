@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.exporters import COUNT_DELAY_SECONDS
 from tenancy.catalog.frameworks import FRAMEWORKS, Framework
 from tenancy.cluster.api import Api, ApiUnreachable
@@ -123,13 +123,13 @@ def _counted_by_queues(api: Api, namespace: str, resource: str) -> int:
 def bound_devices(api: Api, environment: Environment) -> Counter[tuple[str, str, str]]:
     """Devices of pods with a node, by ClusterQueue, pool and resource."""
     pools = {
-        node["metadata"]["name"]: node["metadata"]["labels"][words.POOL]
-        for node in api.paged_items(collection("v1", "Node"), selector=words.POOL)
+        node["metadata"]["name"]: node["metadata"]["labels"][vocabulary.POOL]
+        for node in api.paged_items(collection("v1", "Node"), selector=vocabulary.POOL)
     }
     queues = {
         queue["metadata"]["namespace"]: queue["spec"]["clusterQueue"]
         for queue in api.paged_items(
-            collection(API, "LocalQueue"), selector=f"{words.ENVIRONMENT}={environment.environment}"
+            collection(API, "LocalQueue"), selector=f"{vocabulary.ENVIRONMENT}={environment.environment}"
         )
     }
     devices: Counter[tuple[str, str, str]] = Counter()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster.api import Api
 from tenancy.kube import quantities
 from tenancy.kube.quota_tree import stored_quotas
@@ -45,7 +45,7 @@ def queue_use(api: Api, environment: Environment) -> list[QueueUse]:
     uses = []
     for queue in api.items(collection(API, "ClusterQueue")):
         labels = queue["metadata"].get("labels") or {}
-        if labels.get(words.ENVIRONMENT) == environment.environment:
+        if labels.get(vocabulary.ENVIRONMENT) == environment.environment:
             uses += _uses_of_queue(queue, labels, environment)
     return sorted(uses, key=lambda h: (h.tenant, h.tier, h.pool, h.flavor))
 
@@ -67,7 +67,7 @@ def _uses_of_queue(queue: Any, labels: Any, environment: Environment) -> Iterato
             guaranteed, more = _count(quota.nominal), _count(quota.borrowing)
             if guaranteed or more or in_use:
                 yield QueueUse(
-                    labels.get(words.TENANT, ""),
+                    labels.get(vocabulary.TENANT, ""),
                     labels.get("tier", ""),
                     pool,
                     flavor,

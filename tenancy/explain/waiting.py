@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.controllers import BUDGET_SPENT, GPU_IDLE
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.cluster.api import Api
@@ -102,7 +102,7 @@ def explain(api: Api, namespace: str, kind: str, name: str) -> Explanation:
         message, sentence = reserved["message"], "Its GPUs are set aside; it waits for machines to be made."
     elif _is_true(conditions, "Evicted") and not (workload.get("spec") or {}).get("active", True):
         message = conditions["Evicted"]["message"]
-        if by_clock := (workload["metadata"].get("annotations") or {}).get(words.SUSPENDED):
+        if by_clock := (workload["metadata"].get("annotations") or {}).get(vocabulary.SUSPENDED):
             return Explanation("evicted", f"{by_clock} {_REQUEUE_ADVICE}", message, None)
         return Explanation(
             "evicted", f"{evicted(conditions['Evicted'])} It does not come back by itself.", message, None
@@ -147,9 +147,9 @@ def _oversized(api: Api, workload: Object, message: str) -> str:
     """
     tried_flavors = [match[1] for match in re.finditer(_TRIED, message)]
     for pods in (workload.get("spec") or {}).get("podSets") or ():
-        selected = (pods["template"]["spec"].get("nodeSelector") or {}).get(words.POOL)
+        selected = (pods["template"]["spec"].get("nodeSelector") or {}).get(vocabulary.POOL)
         for flavor in [selected] if selected else dict.fromkeys(tried_flavors):
-            answer = api.request("GET", f"/api/v1/nodes?labelSelector={words.POOL}%3D{pool_of(flavor)}")
+            answer = api.request("GET", f"/api/v1/nodes?labelSelector={vocabulary.POOL}%3D{pool_of(flavor)}")
             nodes = answer.body.get("items") or () if answer.ok else ()
             sizes = [Counter({k: thousandths(n) for k, n in node["status"]["allocatable"].items()}) for node in nodes]
             if cause := oversized(pods["template"], sizes, flavor):

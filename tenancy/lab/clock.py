@@ -6,14 +6,14 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.lab import pki, processes
 from tenancy.lab.layout import Lab
 from tenancy.lab.pki import LOOPBACK
 
 PORT = "clock"
-USER = f"system:serviceaccount:{words.PLATFORM_NAMESPACE}:{words.CLOCK}"
-GROUPS = ("system:serviceaccounts", f"system:serviceaccounts:{words.PLATFORM_NAMESPACE}")
+USER = f"system:serviceaccount:{vocabulary.PLATFORM_NAMESPACE}:{vocabulary.CLOCK}"
+GROUPS = ("system:serviceaccounts", f"system:serviceaccounts:{vocabulary.PLATFORM_NAMESPACE}")
 """Groups in tokens of the ServiceAccount that the clock's Deployment has."""
 
 
@@ -23,7 +23,7 @@ def write_identity(lab: Lab, port: int) -> Path:
 
     It has a certificate, because a token is valid only from the first update to the removal of the environment.
     """
-    return pki.write_user(lab, words.CLOCK, USER, GROUPS, port)
+    return pki.write_user(lab, vocabulary.CLOCK, USER, GROUPS, port)
 
 
 def command(folder: str, kubeconfig: Path, ports: Mapping[str, int], *, metrics: bool) -> list[str]:

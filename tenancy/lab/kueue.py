@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import true_conditions
 from tenancy.lab import pki
 from tenancy.lab.api import MERGE, ApiError, LabApi
@@ -26,12 +26,12 @@ from tenancy.lab.layout import Lab, LabError, write
 
 Object = dict[str, Any]
 
-NAMESPACE = words.QUEUE_NAMESPACE
+NAMESPACE = vocabulary.QUEUE_NAMESPACE
 SERVICE_ACCOUNT = "kueue-controller-manager"
 WEBHOOK_SERVICE = "kueue-webhook-service"
 CERTIFICATES = "kueue-webhook-server-cert"
 CONFIGURATION = "kueue-manager-config"
-DIGEST = words.LAB_NODE + "-digest"
+DIGEST = vocabulary.LAB_NODE + "-digest"
 # Objects that only a cluster can use: the pods of Kueue, and its own API server for pending workloads, which needs the
 # configuration of a pod.
 EXCLUDED_KINDS = frozenset({"APIService", "Deployment", "PodDisruptionBudget"})

@@ -12,9 +12,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 
-CONTEXT = words.LAB_CONTEXT
+CONTEXT = vocabulary.LAB_CONTEXT
 
 
 class LabError(Exception):

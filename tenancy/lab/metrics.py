@@ -17,8 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from tenancy.catalog import boards
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import boards, vocabulary
 from tenancy.catalog.exporters import LABELS, label_name, metric_name
 from tenancy.catalog.instances import INSTANCES
 from tenancy.kube import quantities
@@ -202,7 +201,7 @@ def device_samples(
     at: float,
 ) -> Iterator[Sample]:
     """The samples of one node's exporter; `work` is namespace, pod, container and requests of the containers there."""
-    machine, board = given.get("node.kubernetes.io/instance-type", ""), given.get(words.BOARD, "")
+    machine, board = given.get("node.kubernetes.io/instance-type", ""), given.get(vocabulary.BOARD, "")
     free_devices = {
         resource: units(resource, quantities.units(amount), machine)
         for resource, amount in resources.items()

@@ -8,13 +8,13 @@ import time
 from typing import Any
 from urllib.parse import quote
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.lab import ports
 from tenancy.lab.api import LabApi
 from tenancy.lab.layout import Lab, LabError
 
-LABEL = words.LAB_NODE
-DIGEST = words.LAB_NODE + "-digest"
+LABEL = vocabulary.LAB_NODE
+DIGEST = vocabulary.LAB_NODE + "-digest"
 FAKE = "kwok.x-k8s.io/node"
 PATH = "/api/v1/nodes"
 NOT_READY = "node.kubernetes.io/not-ready"

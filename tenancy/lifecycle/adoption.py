@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster import denial
 from tenancy.cluster.api import Api, Response
 from tenancy.cluster.discovery import ResourceKind, namespaced_kinds
@@ -109,12 +109,14 @@ def spaces(api: Api, environment: Environment, plan: Plan, tenant: str | None = 
         for name, live in sorted(namespaces_by_name.items()):
             if name in planned:
                 labels = live["metadata"].get("labels") or {}
-                is_adopted = labels.get(words.ENVIRONMENT) == plan.environment
+                is_adopted = labels.get(vocabulary.ENVIRONMENT) == plan.environment
                 state = State.ADOPTED if is_adopted else State.TO_ADOPT if one.adopt else State.CONFLICTING
                 results.append(examiner.examine_planned(planned[name], live, one.name, state))
             elif name in plan.admission.unmanaged:
                 continue  # of a tenant that has left
-            elif name.startswith(words.derived_name(one.name, "")) or _labelled(live, plan.environment) == one.name:
+            elif (
+                name.startswith(vocabulary.derived_name(one.name, "")) or _labelled(live, plan.environment) == one.name
+            ):
                 results.append(ExistingNamespace(name, one.name, State.STRAY, 0, ()))
     if tenant is None:
         listed_names = {space.name for space in results}
@@ -136,7 +138,7 @@ def spaces(api: Api, environment: Environment, plan: Plan, tenant: str | None = 
 def _labelled(live: Object, environment: str) -> str | None:
     """The tenant whose namespace it is by its labels, which only the platform writes; None in another environment."""
     labels = live["metadata"].get("labels") or {}
-    return labels.get(words.TENANT) if labels.get(words.ENVIRONMENT) == environment else None
+    return labels.get(vocabulary.TENANT) if labels.get(vocabulary.ENVIRONMENT) == environment else None
 
 
 NO_TENANT = ""
@@ -183,7 +185,7 @@ class _NamespaceExaminer:
             *_pod_security(self._api, planned),
         ]
         objects = list(self._user_objects(name)) if self._mode else []
-        has_tenant_label = (live["metadata"].get("labels") or {}).get(words.TENANT) == tenant
+        has_tenant_label = (live["metadata"].get("labels") or {}).get(vocabulary.TENANT) == tenant
         skipped = frozenset() if has_tenant_label else self._rules_that_read_namespace
         for item in objects:
             findings += self._refusal_findings(item, skipped)
@@ -227,7 +229,7 @@ class _NamespaceExaminer:
         for kind in self._guarded_kinds:
             for item in self._api.items(kind.path(space)):
                 metadata = item["metadata"]
-                is_planned = (metadata.get("labels") or {}).get(words.ENVIRONMENT) == self._environment.environment
+                is_planned = (metadata.get("labels") or {}).get(vocabulary.ENVIRONMENT) == self._environment.environment
                 if not (is_planned or metadata.get("ownerReferences") or has_ended(item)):
                     yield {"apiVersion": kind.version, "kind": kind.kind, **item}
 
@@ -298,7 +300,7 @@ def _foreign_objects(api: Api, environment: str, space: str, state: State) -> It
 
     def foreign(version: str, kind: str) -> Iterator[tuple[str, Object]]:
         for item in api.items(collection(version, kind, space)):
-            if (item["metadata"].get("labels") or {}).get(words.ENVIRONMENT) != environment:
+            if (item["metadata"].get("labels") or {}).get(vocabulary.ENVIRONMENT) != environment:
                 yield f"{kind} {item['metadata']['name']}", item
 
     for name, item in foreign("rbac.authorization.k8s.io/v1", "RoleBinding"):
@@ -424,11 +426,11 @@ def _pod_security(api: Api, planned: NamespacePlan) -> Iterator[AdoptionFinding]
     labels = {
         key: value
         for key, value in planned.meta.labels.items()
-        if key.startswith(words.PSA_ENFORCE.removesuffix("enforce"))
+        if key.startswith(vocabulary.PSA_ENFORCE.removesuffix("enforce"))
     }
     path = f"/api/v1/namespaces/{planned.name}?dryRun=All"
     answer = api.request("PATCH", path, {"metadata": {"labels": labels}}, content_type=MERGE)
-    level = labels.get(words.PSA_ENFORCE, "")
+    level = labels.get(vocabulary.PSA_ENFORCE, "")
     for text in warnings(answer):
         # "pod: reason, reason" for each kind of pod, below a line that names the namespace.
         if ": " in text and not text.startswith("existing pods in namespace"):

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster.api import CONFLICT, NOT_FOUND, Api, Response, path_of
 from tenancy.cluster.drift import ENGINE
 from tenancy.cluster.guards import PreconditionFailed
@@ -21,11 +21,11 @@ from tenancy.kube.objects import Object
 from tenancy.kube.requests import MERGE
 from tenancy.planning.plan_model import NamespacePlan, TenantPlan
 
-RECORD_ANNOTATION = words.BEFORE_ADOPTION
+RECORD_ANNOTATION = vocabulary.BEFORE_ADOPTION
 MANAGER = "tenancy-adoption"
 """Field manager of the record and of what is given back."""
 PLACES = ("labels", "annotations")
-_SERVER_KEYS = (words.SPACE_NAME, "kubectl.kubernetes.io/last-applied-configuration")
+_SERVER_KEYS = (vocabulary.SPACE_NAME, "kubectl.kubernetes.io/last-applied-configuration")
 
 
 def record(api: Api, tenants: Sequence[TenantPlan]) -> None:
@@ -49,7 +49,7 @@ def _is_foreign(live: Mapping[str, Any], planned: Object) -> bool:
     labels, notes = (live["metadata"].get(place) or {} for place in PLACES)
     return (
         RECORD_ANNOTATION not in notes
-        and labels.get(words.ENVIRONMENT) != planned["metadata"]["labels"][words.ENVIRONMENT]
+        and labels.get(vocabulary.ENVIRONMENT) != planned["metadata"]["labels"][vocabulary.ENVIRONMENT]
     )
 
 
@@ -71,7 +71,7 @@ def restore_namespaces(api: Api, environment: str, say: Callable[[str], None]) -
     for live in api.items(f"/api/v1/namespaces?labelSelector={environment_selector(environment)}"):
         metadata = live["metadata"]
         notes = metadata.get("annotations") or {}
-        if notes.get(words.LEAVING) != words.LEFT or "deletionTimestamp" in metadata:
+        if notes.get(vocabulary.LEAVING) != vocabulary.LEFT or "deletionTimestamp" in metadata:
             continue
         name = metadata["name"]
         try:
@@ -109,7 +109,7 @@ def _changes(live: Object, recorded_values: Mapping[str, Any]) -> dict[str, dict
     changes: dict[str, dict[str, str | None]] = {}
     for place in PLACES:
         current, former = live["metadata"].get(place) or {}, recorded_values.get(place) or {}
-        platform_keys = {key for key in current if key.startswith(words.PREFIX)} | {*_keys_of_engine(live, place)}
+        platform_keys = {key for key in current if key.startswith(vocabulary.PREFIX)} | {*_keys_of_engine(live, place)}
         removed_keys = former.keys() - current.keys()
         changes[place] = {key: former.get(key) for key in sorted(platform_keys | removed_keys)}
     return changes

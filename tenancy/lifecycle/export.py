@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster.api import Api, ApiUnreachable
 from tenancy.cluster.discovery import ResourceKind, namespaced_kinds
 from tenancy.cluster.user_copies import has_ended, user_copy
@@ -115,7 +115,7 @@ def _collect_kind(
 
 def _exclusion_reason(item: Mapping[str, Any], environment: str) -> str:
     metadata, kind = item["metadata"], item["kind"]
-    if (metadata.get("labels") or {}).get(words.ENVIRONMENT) == environment:
+    if (metadata.get("labels") or {}).get(vocabulary.ENVIRONMENT) == environment:
         return FROM_TENANT_FILE
     if kind in _DERIVED_KINDS:
         return DERIVED

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tenancy.catalog import gpus
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import gpus, vocabulary
 from tenancy.catalog.instances import MACHINES
 from tenancy.cluster.api import Api
 from tenancy.kube.objects import Object
@@ -18,7 +17,7 @@ from tenancy.rules.values import name_misfit
 from tenancy.spec.fields.pools import Provisioner
 
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
-GROUPS = (words.POOL, "karpenter.sh/nodepool", "eks.amazonaws.com/nodegroup", "alpha.eksctl.io/nodegroup-name")
+GROUPS = (vocabulary.POOL, "karpenter.sh/nodepool", "eks.amazonaws.com/nodegroup", "alpha.eksctl.io/nodegroup-name")
 """Labels that say which nodes belong together, the first that a node has."""
 _MIG = "nvidia.com/mig-"
 _PRODUCT = "nvidia.com/gpu.product"
@@ -129,8 +128,12 @@ def _devices(node: Object) -> dict[str, int]:
 
 def _name(group: str, pools: Mapping[str, Any]) -> str:
     """A pool's name that name-01 takes and no other pool has."""
-    text = re.sub(r"-+", "-", re.sub(r"[^a-z0-9-]", "-", group.lower())).strip("-")[: words.PART_LENGTH - 3].strip("-")
-    text = text if text and not name_misfit(text, words.PART_LENGTH) else f"p-{text}".strip("-")
+    text = (
+        re.sub(r"-+", "-", re.sub(r"[^a-z0-9-]", "-", group.lower()))
+        .strip("-")[: vocabulary.PART_LENGTH - 3]
+        .strip("-")
+    )
+    text = text if text and not name_misfit(text, vocabulary.PART_LENGTH) else f"p-{text}".strip("-")
     return text if text not in pools else next(n for i in range(2, 999) if (n := f"{text}-{i}") not in pools)
 
 
@@ -177,8 +180,8 @@ def _pool(
 def _lacking(name: str, members: Sequence[Object], on_gpus: bool) -> list[str]:
     """Label and taint that the platform's quotas and guards find nodes by, where a node has none."""
     nodes, remarks = _node_names(members), []
-    if any((node["metadata"].get("labels") or {}).get(words.POOL) != name for node in members):
-        remarks.append(f"label its nodes, in their node group: `kubectl label node {nodes} {words.POOL}={name}`")
+    if any((node["metadata"].get("labels") or {}).get(vocabulary.POOL) != name for node in members):
+        remarks.append(f"label its nodes, in their node group: `kubectl label node {nodes} {vocabulary.POOL}={name}`")
     tainted = [{t["key"] for t in (node.get("spec") or {}).get("taints") or ()} for node in members]
     if on_gpus and any(gpus.GPU_TAINT not in keys for keys in tainted):
         command = f"kubectl taint node {nodes} {gpus.GPU_TAINT}=present:NoSchedule"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.cluster.api import NOT_FOUND, Api, path_of
 from tenancy.cluster.discovery import ResourceKind, namespaced_kinds
@@ -88,8 +88,8 @@ def skipped_hold(api: Api, spaces: Sequence[str]) -> list[str]:
         if name in metadata_by_name
         and "deletionTimestamp" not in metadata_by_name[name]
         # One that was given back after its tenant left is no longer in use by it.
-        and words.TENANT in (metadata_by_name[name].get("labels") or {})
-        and words.LEAVING not in (metadata_by_name[name].get("annotations") or {})
+        and vocabulary.TENANT in (metadata_by_name[name].get("labels") or {})
+        and vocabulary.LEAVING not in (metadata_by_name[name].get("annotations") or {})
     ]
 
 
@@ -120,7 +120,7 @@ def mark_left(api: Api, spaces: Sequence[str]) -> None:
     """Annotate namespaces that stay after their tenant has left: its file may be removed, and the next run does not
     report them (ns-07)."""
     for name in spaces:
-        patch = {"metadata": {"annotations": {words.LEAVING: words.LEFT}}}
+        patch = {"metadata": {"annotations": {vocabulary.LEAVING: vocabulary.LEFT}}}
         answer = api.request("PATCH", f"/api/v1/namespaces/{name}", patch, content_type="application/merge-patch+json")
         if not answer.ok and answer.status != NOT_FOUND:
             raise RemovalTimeout(f"namespace {name} cannot be marked as left: {answer.status} {answer.message}")

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.days import today
 from tenancy.kube.objects import digest
 from tenancy.planning.aws.cluster import account_plan, cluster_plan
@@ -111,7 +111,7 @@ def _platform(environment: Environment, tenants: Sequence[Tenant], chart: HelmCh
     guards = guard_objects(environment)
     labels = {**platform_labels(environment), **pod_security(environment.cluster.kubernetes)}
     return PlatformPlan(
-        namespace=manifest("v1", "Namespace", words.PLATFORM_NAMESPACE, labels, {}),
+        namespace=manifest("v1", "Namespace", vocabulary.PLATFORM_NAMESPACE, labels, {}),
         priorities=priority_classes(environment),
         cluster_roles=cluster_roles(environment),
         guards=guards,

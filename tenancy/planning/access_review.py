@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import Object
 from tenancy.planning.aws import kinds
 from tenancy.planning.aws.iam_roles import ci_group
@@ -187,7 +187,7 @@ def _role_grants(tenant: Tenant, plan: Plan) -> Iterator[AccessGrant]:
 
 def _people_entries(tenant: Tenant, kind: str, name: str, role: str) -> list[tuple[Location, frozenset[str]]]:
     """The entries under `people` that give this subject a role, with the namespaces of those that name some."""
-    if role == words.VIRTUAL_CLUSTER:
+    if role == vocabulary.VIRTUAL_CLUSTER:
         return [(("isolation",), frozenset())]
     entries: list[tuple[Location, frozenset[str]]] = [
         (("people", i), tenant.names_of(person.namespaces))

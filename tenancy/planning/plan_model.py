@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import Object
 from tenancy.planning.aws.cluster import AccountPlan, ClusterPlan
 from tenancy.planning.aws.platform_models import DataPlan
@@ -136,7 +136,7 @@ class Admission:
         """Whether the environment's file says what becomes of a namespace that is no tenant's."""
         if namespace in self.platform or namespace in self.unmanaged:
             return True
-        if words.SEPARATOR in namespace:
+        if vocabulary.SEPARATOR in namespace:
             return False
         return any(
             namespace.startswith(name.removesuffix("*")) if name.endswith("*") else namespace == name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import Object
 from tenancy.planning.common.names import kubeconfig_command, shard_number
 from tenancy.planning.plan_model import Plan, PlatformPlan, TenantPlan
@@ -30,7 +30,7 @@ Stack = tuple[str, StackScope, str | None]
 
 def names_of(stack: str) -> tuple[str, str]:
     """Environment and tenant that a stack's name says; no tenant for the environment's own stacks."""
-    environment, _, tenant = stack.removesuffix(CLUSTER_SUFFIX).partition(words.SEPARATOR)
+    environment, _, tenant = stack.removesuffix(CLUSTER_SUFFIX).partition(vocabulary.SEPARATOR)
     return environment, tenant
 
 
@@ -58,7 +58,7 @@ def stacks(plan: Plan, layout: Layout) -> Iterator[Stack]:
         return
     yield plan.environment, StackScope.PLATFORM, None
     for name in plan.names:
-        yield words.derived_name(plan.environment, name), StackScope.TENANT, name
+        yield vocabulary.derived_name(plan.environment, name), StackScope.TENANT, name
 
 
 def ordered_stacks(selected_stacks: Sequence[Stack], cluster_exists: bool) -> list[Stack]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube import quantities
 from tenancy.kube.objects import Object
 from tenancy.planning.aws import identity, node_config
@@ -116,7 +116,7 @@ def metrics_charts(environment: Environment) -> tuple[HelmChart, ...]:
         labels=metrics.labels,
         retention=metrics.retention,
         storage=metrics.storage,
-        storage_class=words.STORAGE_CLASS,
+        storage_class=vocabulary.STORAGE_CLASS,
         system=replicas.system_nodes(environment),
     )
     return tuple(from_mirror(environment, chart) for chart in (charts.prometheus_crds(metrics.namespace), stack))

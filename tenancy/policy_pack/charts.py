@@ -13,8 +13,8 @@ from typing import Any
 from tenancy.check.reader import read_text
 from tenancy.kube.kinds import placed
 from tenancy.kube.objects import UNKNOWN, get_path, name_of
-from tenancy.rules import plain
-from tenancy.rules.found import Object
+from tenancy.rules import manifest_rules
+from tenancy.rules.findings import Object
 
 _PATIENCE = 60
 """Timeout of helm, seconds; it may fetch the chart."""
@@ -34,7 +34,7 @@ def rendered(release: Object, folder: str | None) -> list[Object]:
     if not helm:
         raise NotRenderedError("no helm is on the path")
     values = release.get("values") or {}
-    if unknown := [*plain.unknown_fields({key: release.get(key) for key in (*_READ, *_MORE)})]:
+    if unknown := [*manifest_rules.unknown_fields({key: release.get(key) for key in (*_READ, *_MORE)})]:
         raise NotRenderedError(f"{', '.join(unknown)}: {UNKNOWN}")
     if more := [key for key in _MORE if release.get(key)]:
         raise NotRenderedError(f"{', '.join(more)} cannot be read here")

@@ -20,7 +20,7 @@ from pulumi_policy import (
 from tenancy.check.judge import JUDGED
 from tenancy.rules.catalogue import RULES, Rule
 from tenancy.rules.controls import controls_of
-from tenancy.rules.found import Finding
+from tenancy.rules.findings import Finding
 from tenancy.rules.levels import RuleLevel, level_of
 
 BENCHMARK = "CIS Amazon EKS Benchmark"

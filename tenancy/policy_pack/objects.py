@@ -13,7 +13,7 @@ from pulumi_policy.proxy import UnknownValueError
 from tenancy.kube.kinds import GROUPS, placed, ruled
 from tenancy.kube.objects import UNKNOWN
 from tenancy.rules import aws
-from tenancy.rules import plain as plain_rules
+from tenancy.rules import manifest_rules as plain_rules
 
 _PREFIX = "kubernetes:"
 

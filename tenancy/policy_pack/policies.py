@@ -32,9 +32,9 @@ from tenancy.policy_pack.names import POLICIES_BY_RULE, configured, names_work, 
 from tenancy.policy_pack.objects import Unknown, in_stack, object_of
 from tenancy.policy_pack.remedies import remedy
 from tenancy.policy_pack.settings import SCHEMA, Settings, settings
-from tenancy.rules import objects, plain
+from tenancy.rules import manifest_rules, objects
 from tenancy.rules.exceptions import FindingWaiver, waived_by
-from tenancy.rules.found import UNREADABLE, Finding, Object
+from tenancy.rules.findings import UNREADABLE, Finding, Object
 from tenancy.rules.levels import RuleLevel
 
 
@@ -79,12 +79,12 @@ def _alone(item: Mapping[str, Any]) -> list[Finding]:
     try:
         findings = list(findings_alone(item))
     except UNREADABLE:
-        return [plain.unreadable_finding(item, stumbles(item) or "in a way of its own")]
+        return [manifest_rules.unreadable_finding(item, stumbles(item) or "in a way of its own")]
     # A finding on an unknown value reports the value already.
     return (
         findings
         if any(UNKNOWN in finding.given for finding in findings)
-        else [*findings, *plain.unknown_findings(item)]
+        else [*findings, *manifest_rules.unknown_findings(item)]
     )
 
 
@@ -116,7 +116,7 @@ def _stack(args: StackValidationArgs, report: ReportViolation) -> None:
         items, inside = _unpacked(items, how)
     stack_result = together(items, how.label, how.platform)
     all_findings = [
-        *(plain.unreadable_finding(item, reason) for item, reason in stack_result.unread),
+        *(manifest_rules.unreadable_finding(item, reason) for item, reason in stack_result.unread),
         *stack_result.findings,
     ]
     findings = [
@@ -138,21 +138,23 @@ def _unpacked(items: list[Object], how: Settings) -> tuple[list[Object], dict[st
         return items, {}
     adopted = adopt(items, how.label, how.platform).plain
     hidden = {
-        name_of(item) for item in adopted if any(finding.rule == "seen-01" for finding in plain.object_findings(item))
+        name_of(item)
+        for item in adopted
+        if any(finding.rule == "seen-01" for finding in manifest_rules.object_findings(item))
     }
     unpacked_items: list[Object] = []
     inside: dict[str, str] = {}
     for item in items:
-        if name_of(item) not in hidden or plain.RENDERED in item:
+        if name_of(item) not in hidden or manifest_rules.RENDERED in item:
             unpacked_items.append(item)
             continue
         try:
             chart_items = rendered(item, how.charts)
         except NotRenderedError as error:
-            unpacked_items.append({**item, plain.RENDERED: str(error)})
+            unpacked_items.append({**item, manifest_rules.RENDERED: str(error)})
         else:
             inside |= {name_of(chart_item): name_of(item) for chart_item in chart_items}
-            unpacked_items += [{**item, plain.RENDERED: True}, *chart_items]
+            unpacked_items += [{**item, manifest_rules.RENDERED: True}, *chart_items]
     return unpacked_items, inside
 
 

@@ -13,14 +13,14 @@ from typing import Any
 
 from pulumi_policy import ResourceValidationArgs
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.kinds import GROUPS
 from tenancy.kube.objects import UNKNOWN, get_path
 from tenancy.policy_pack.objects import object_of
 from tenancy.rules import objects
 from tenancy.rules.values import gpu_keys, unenforced_quota_keys
 
-INHERITED = (words.TENANT, *words.COST_LABELS)
+INHERITED = (vocabulary.TENANT, *vocabulary.COST_LABELS)
 """Labels of a namespace that its objects get too."""
 _KINDS = frozenset(GROUPS) - objects.MACHINES - {"Namespace"}
 _labels_of: dict[str, dict[str, str]] = {}
@@ -41,7 +41,7 @@ def remedy(args: ResourceValidationArgs) -> Mapping[str, Any] | None:
 
 def _remember(item: Mapping[str, Any]) -> None:
     labels = get_path(item, "metadata", "labels")
-    if isinstance(labels, Mapping) and labels.get(words.TENANT, UNKNOWN) != UNKNOWN:
+    if isinstance(labels, Mapping) and labels.get(vocabulary.TENANT, UNKNOWN) != UNKNOWN:
         inherited_labels = {key: labels[key] for key in INHERITED if labels.get(key, UNKNOWN) != UNKNOWN}
         _labels_of[str(get_path(item, "metadata", "name"))] = inherited_labels
 
@@ -51,7 +51,10 @@ def _labelled(item: Mapping[str, Any], props: Any) -> bool:
     inherited_labels = _labels_of.get(name, {})
     missing = {key: value for key, value in inherited_labels.items() if isinstance(has, Mapping) and key not in has}
     # Which of two tenants' labels is right cannot be decided here.
-    if not missing or has.get(words.TENANT, inherited_labels[words.TENANT]) != inherited_labels[words.TENANT]:
+    if (
+        not missing
+        or has.get(vocabulary.TENANT, inherited_labels[vocabulary.TENANT]) != inherited_labels[vocabulary.TENANT]
+    ):
         return False
     metadata = props["metadata"]
     if "labels" not in metadata or metadata["labels"] is None:

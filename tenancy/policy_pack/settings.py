@@ -19,7 +19,7 @@ from tenancy.check.judge import JUDGED
 from tenancy.kube.objects import UNKNOWN
 from tenancy.rules.catalogue import Violation
 from tenancy.rules.exceptions import FIELDS, FindingWaiver, waivers
-from tenancy.rules.found import Finding
+from tenancy.rules.findings import Finding
 from tenancy.rules.levels import PolicyPreset, RuleLevel, level_of
 
 _TEXT: Mapping[str, Any] = {"type": "string", "minLength": 1}

@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.planning.aws.documents import partition
 
 PACKAGE_FOLDER = Path(__file__).parent
@@ -120,7 +120,7 @@ def _facts(answers: RepositoryAnswers) -> dict[str, Any]:
     bases = re.findall(r"^ARG .*$", (wheel_folder("ci") / "Containerfile").read_text("utf-8"), re.MULTILINE)
     python, trivy = (next(line for line in bases if line.startswith(f"ARG {name}=")) for name in ("PYTHON", "TRIVY"))
     return {
-        "project": words.PRODUCT,
+        "project": vocabulary.PRODUCT,
         "organisation": answers.organisation,
         "group": answers.group,
         "region": answers.region,
@@ -128,7 +128,7 @@ def _facts(answers: RepositoryAnswers) -> dict[str, Any]:
         "partition": partition(answers.region),
         "registry": answers.registry,
         "ci": answers.forge.value,
-        "context": words.LAB_CONTEXT,
+        "context": vocabulary.LAB_CONTEXT,
         "kubernetes": KUBERNETES,
         "python": python,
         "trivy": trivy,

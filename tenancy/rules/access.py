@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import get_path, labels_of, name_of
-from tenancy.rules.found import Finding, Given, Object
+from tenancy.rules.findings import Finding, Given, Object
 from tenancy.rules.model import Rule, Severity
 from tenancy.rules.owned import is_ours, is_tenants
 from tenancy.rules.values import (
@@ -142,7 +142,7 @@ def role_rules(item: Object, guarded: Set[str] = frozenset()) -> Given:
 def _role(item: Object) -> Given:
     if is_ours(item):
         # The environment's own roles come with its guards; another role of a tenant may have no guards.
-        yield from role_rules(item, _GUARDED if words.ENVIRONMENT in labels_of(item) else frozenset())
+        yield from role_rules(item, _GUARDED if vocabulary.ENVIRONMENT in labels_of(item) else frozenset())
 
 
 def _binding(item: Object) -> Given:

@@ -10,13 +10,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.days import today
 from tenancy.catalog.instances import INSTANCES
 from tenancy.catalog.versions import AMI_DEFAULT, ami_release_misfit
 from tenancy.kube.objects import UNKNOWN, as_list, get_path
 from tenancy.rules import iam
-from tenancy.rules.found import Given, Object
+from tenancy.rules.findings import Given, Object
 from tenancy.rules.values import MOST_PUBLIC, never_public, wide_range
 
 CLUSTER = "aws:eks/cluster:Cluster"
@@ -204,7 +204,7 @@ def efa_groups(item: Object) -> set[str]:
 
 def tenant_of(item: Object) -> str | None:
     """The tenant of a template's nodes, by its tag."""
-    tenant = get_path(item, "tags", words.TENANT_TAG)
+    tenant = get_path(item, "tags", vocabulary.TENANT_TAG)
     return None if tenant == UNKNOWN else tenant
 
 
@@ -285,8 +285,8 @@ def _from_everywhere(ranges: Iterable[Any]) -> Given:
 def _billed(item: Object) -> Given:
     """cost-03."""
     tags = item.get("tags")
-    missing = [key for key in words.COST_LABELS if not get_path(tags, key)]
-    if tags == UNKNOWN or (get_path(tags, words.TENANT_TAG) and missing):
+    missing = [key for key in vocabulary.COST_LABELS if not get_path(tags, key)]
+    if tags == UNKNOWN or (get_path(tags, vocabulary.TENANT_TAG) and missing):
         yield "cost-03", f"tags {UNKNOWN}" if tags == UNKNOWN else f"no tag {', '.join(missing)}"
 
 
@@ -363,7 +363,10 @@ def _of_others(document: Any, tenant: str, roles: Mapping[str, Object]) -> Itera
             ("sts:AssumeRole", {tenant, UNKNOWN, None}),
         ):
             for name in iam.roles_taken(statement, action.lower()):
-                if name in roles and (whose := get_path(roles[name], "tags", words.TENANT_TAG)) not in allowed_owners:
+                if (
+                    name in roles
+                    and (whose := get_path(roles[name], "tags", vocabulary.TENANT_TAG)) not in allowed_owners
+                ):
                     owner_text = f"tenant {whose}" if whose else "no tenant"
                     yield f"{action} on role {name} of {owner_text} for tenant {tenant}"
 
@@ -373,7 +376,7 @@ def _attached(item: Object, to: str, what: str, by_kind: Mapping[str, Mapping[st
     tenants = _tenants(roles)
     # A value from outside of the program is reported where it may matter.
     elsewhere = iam.as_strings(item.get(to)).count(UNKNOWN) > len(roles)
-    elsewhere |= any(get_path(role, "tags", words.TENANT_TAG) == UNKNOWN for role in roles)
+    elsewhere |= any(get_path(role, "tags", vocabulary.TENANT_TAG) == UNKNOWN for role in roles)
     hidden = iam.as_strings(item.get(what)).count(UNKNOWN) > len(policies)
     for tenant in tenants:
         for arn in iam.as_strings(item.get(what)):

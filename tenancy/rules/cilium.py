@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import UNKNOWN, as_list, get_path
-from tenancy.rules.found import Given, Object
+from tenancy.rules.findings import Given, Object
 from tenancy.rules.owned import plain_value
 from tenancy.rules.values import unsafe_range
 
@@ -44,7 +44,7 @@ class _SelectedPods:
     def may_be_anothers(self, space: str) -> bool:
         if space in self.homes:
             return self.homes[space] != self.tenant
-        return words.SEPARATOR in space or space == "default"
+        return vocabulary.SEPARATOR in space or space == "default"
 
 
 def in_namespace(policy: Object, tenant: str, homes: Mapping[str, str]) -> Given:
@@ -150,7 +150,7 @@ def _range(direction: str, peer: Any) -> Given:
     if cidr is None:
         group = get_path(peer, "cidrGroupRef") or get_path(peer, "cidrGroupSelector")
         yield "net-05", f"{direction} of the CIDR group {plain_value(group)}, whose ranges no policy shows"
-    elif not (direction == "egress" and cidr == words.IDENTITY_AGENT) and (detail := unsafe_range(str(cidr))):
+    elif not (direction == "egress" and cidr == vocabulary.IDENTITY_AGENT) and (detail := unsafe_range(str(cidr))):
         yield "net-05", f"{direction} {detail}"
 
 
@@ -202,7 +202,7 @@ def _read(selector: Any) -> _Selected:
             bound, spaces = True, values or spaces
         elif name.startswith(_SPACE_LABEL):
             bound = True
-            if name == _SPACE_LABEL + words.TENANT and values and len(values) == 1:
+            if name == _SPACE_LABEL + vocabulary.TENANT and values and len(values) == 1:
                 tenant = values[0]
         else:
             pods |= values is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.requests import collection
 from tenancy.rules.attacks import Attack, Request, attack, escaped, put
 from tenancy.rules.expressions import cost_labels_match, in_tenants_namespaces
@@ -49,7 +49,7 @@ def _labels(scene: AttackScene, place: AttackPlace) -> Iterator[Case]:
 
 def _tenants(scene: AttackScene, place: AttackPlace) -> Iterator[Case]:
     if other_namespace := scene.other_tenant_namespace(place):
-        at, bad = f"/metadata/labels/{escaped(words.TENANT)}", other_namespace.tenant.tenant
+        at, bad = f"/metadata/labels/{escaped(vocabulary.TENANT)}", other_namespace.tenant.tenant
         yield Case("cost-01", "tenant", f"charge its cost to {bad}", at, bad, place.tenant.tenant)
 
 
@@ -114,14 +114,14 @@ RULES: tuple[Rule, ...] = (
         id="cost-02",
         title="every object of a tenant has all cost labels",
         why="the cost of an object without them has no owner",
-        fix=f"set all of the labels {', '.join(words.COST_LABELS)}",
+        fix=f"set all of the labels {', '.join(vocabulary.COST_LABELS)}",
         severity=Severity.MEDIUM,
     ),
     Rule(
         id="cost-03",
         title="every AWS resource of a tenant has the tenant's cost tags",
         why="AWS bills by tags alone: the cost of a resource without them has no owner",
-        fix=f"set all of the tags {', '.join(words.COST_LABELS)}",
+        fix=f"set all of the tags {', '.join(vocabulary.COST_LABELS)}",
         severity=Severity.MEDIUM,
     ),
     Rule(

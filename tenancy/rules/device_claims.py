@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.controllers import CLAIM_CONTROLLERS, CLAIM_OF_POD
 from tenancy.catalog.versions import incompatible
 from tenancy.kube import deniers
@@ -249,7 +249,7 @@ def by_platform_alone(id: str, rule: str, sentence: str, denier: str, place: Att
     """For places where no claim of the tenant is admitted: the platform asks; the twin is in its own namespace."""
     plural = f"{body['kind'].lower()}s"
     request = Request("POST", group(API, place.name, plural), body)
-    return attack(id, rule, sentence, denier, request, twin_path=group(API, words.PLATFORM_NAMESPACE, plural))
+    return attack(id, rule, sentence, denier, request, twin_path=group(API, vocabulary.PLATFORM_NAMESPACE, plural))
 
 
 RULES: tuple[Rule, ...] = (

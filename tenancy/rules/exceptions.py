@@ -11,7 +11,7 @@ from typing import Any
 from tenancy.catalog import days
 from tenancy.catalog.text import escape_invisible, is_shown
 from tenancy.rules.catalogue import RULES, Violation
-from tenancy.rules.found import Finding
+from tenancy.rules.findings import Finding
 from tenancy.rules.values import day, unbounded_end
 
 _MAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 
-from tenancy.catalog import gpus
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import gpus, vocabulary
 from tenancy.catalog.controllers import SYSTEM_USERS
 from tenancy.rules.model import GuardFacts
 
@@ -17,12 +16,12 @@ def cel(value: object) -> str:
 
 
 DEVICES = cel(list(gpus.DEVICE_VARIABLES))
-_COST_LABELS = cel(list(words.CHARGED_LABELS))
+_COST_LABELS = cel(list(vocabulary.CHARGED_LABELS))
 
-GRANTED = f"""authorizer.group({cel(words.GPU_GRANT[0])}).resource({cel(words.GPU_GRANT[1])})
-            .namespace(namespaceObject.metadata.name).check({cel(words.GPU_GRANT[2])}).allowed()"""
-OF_TENANT = f"namespaceObject.metadata.labels[{cel(words.TENANT)}]"
-IN_TENANTS_NAMESPACE = f"{cel(words.TENANT)} in namespaceObject.metadata.labels"
+GRANTED = f"""authorizer.group({cel(vocabulary.GPU_GRANT[0])}).resource({cel(vocabulary.GPU_GRANT[1])})
+            .namespace(namespaceObject.metadata.name).check({cel(vocabulary.GPU_GRANT[2])}).allowed()"""
+OF_TENANT = f"namespaceObject.metadata.labels[{cel(vocabulary.TENANT)}]"
+IN_TENANTS_NAMESPACE = f"{cel(vocabulary.TENANT)} in namespaceObject.metadata.labels"
 CONTROLS = "has(o.controller) && o.controller"
 """Whether an owner reference `o` names the object's controller."""
 PLAIN_RESOURCES = cel(["cpu", "memory", "ephemeral-storage"])
@@ -46,7 +45,7 @@ def annotation_list(key: str) -> str:
 
 def charged_keys(literal: Callable[[str], str] = cel) -> str:
     """Keys of the labels that costs are charged by: ours, and those that the namespace's annotation names."""
-    return f"({_COST_LABELS} + {annotation(words.OWN_LABELS, literal)}.split(','))"
+    return f"({_COST_LABELS} + {annotation(vocabulary.OWN_LABELS, literal)}.split(','))"
 
 
 def cost_labels_match(labels: str) -> str:
@@ -55,7 +54,7 @@ def cost_labels_match(labels: str) -> str:
         || (k in namespaceObject.metadata.labels && {labels}[k] == namespaceObject.metadata.labels[k]))"""
 
 
-def may(allowance: words.Allowance) -> str:
+def may(allowance: vocabulary.Allowance) -> str:
     """Whether the namespace has an allowance."""
     return f"({cel(allowance.value)} in variables.allowances)"
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tenancy.catalog import gpus
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import gpus, vocabulary
 from tenancy.catalog.controllers import AUTOSCALERS
 from tenancy.catalog.vocabulary import Allowance
 from tenancy.kube.objects import Object
@@ -71,7 +70,7 @@ def _unmanaged(facts: GuardFacts) -> str:
     is_gpu_resource = f"(r.startsWith({cel(_NVIDIA)}) || r == {cel(gpus.EFA)})"
     conditions = [
         f"""(!has(object.spec.tolerations) || object.spec.tolerations.all(t, has(t.key) && t.key != ''
-            && !t.key.startsWith({cel(_NVIDIA)}) && !(t.key in {cel([gpus.EFA, words.POOL])})))""",
+            && !t.key.startsWith({cel(_NVIDIA)}) && !(t.key in {cel([gpus.EFA, vocabulary.POOL])})))""",
         "(request.operation != 'CREATE' || !has(object.spec.nodeName) || object.spec.nodeName == '')",
         f"""variables.containers.all(c, !has(c.resources) || (
             (!has(c.resources.limits) || c.resources.limits.all(r, !{is_gpu_resource}))
@@ -297,7 +296,7 @@ def _unmanaged_pods(scene: AttackScene, name: str) -> Iterator[Attack]:
         "pool": (
             "tolerate the taint of a tenant's own pool",
             "/spec/tolerations/0",
-            {"key": words.POOL, "operator": "Exists"},
+            {"key": vocabulary.POOL, "operator": "Exists"},
         ),
         "node": ("choose its node without the scheduler", "/spec/nodeName", "gpu-node"),
     }

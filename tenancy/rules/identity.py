@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.requests import APPLY, MERGE, core
 from tenancy.rules import aws
 from tenancy.rules.attacks import ABSENT, Attack, Request, attack, escaped, put, skipped
@@ -23,7 +23,7 @@ _ACCOUNT = """(has(variables.spec.serviceAccountName) && variables.spec.serviceA
         ? variables.spec.serviceAccountName : 'default')"""
 # An entry says when its manager last wrote: one of the engine's that was not there, or is of another time, is a write
 # under its name. A tenant may run the same engine for its own objects, so the platform's alone are judged.
-_IS_MANAGED = f"{{0}}.metadata.?labels[?{cel(words.ENVIRONMENT)}].hasValue()"
+_IS_MANAGED = f"{{0}}.metadata.?labels[?{cel(vocabulary.ENVIRONMENT)}].hasValue()"
 _ENTRIES = "dyn({0}).metadata.?managedFields.orValue([])"
 _UNDER_OWN_NAME = f"""!({_IS_MANAGED.format("object")} || (oldObject != null && {_IS_MANAGED.format("oldObject")}))
     || ({_ENTRIES.format("object")}).all(m, !m.manager.startsWith({cel(ENGINE)})

@@ -7,12 +7,12 @@ from typing import Any
 
 import yaml
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import UNKNOWN, get_path, labels_of
 from tenancy.kube.pod_templates import PodTemplate, templates_of
 from tenancy.kube.selectors import has_labels, matches, namespace_labels
 from tenancy.rules import queues
-from tenancy.rules.found import Object
+from tenancy.rules.findings import Object
 
 
 class Index:
@@ -92,7 +92,7 @@ def own_name(item: Object) -> str:
 
 def tenant_label(item: Object) -> str | None:
     """Value of the tenant's label; None if it is absent or unknown."""
-    tenant = get_path(item, "metadata", "labels", words.TENANT)
+    tenant = get_path(item, "metadata", "labels", vocabulary.TENANT)
     return None if tenant == UNKNOWN else tenant
 
 

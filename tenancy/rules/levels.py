@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from tenancy.kube.objects import UNKNOWN
 from tenancy.rules.catalogue import RULES
-from tenancy.rules.found import Finding
+from tenancy.rules.findings import Finding
 from tenancy.rules.model import Severity
 
 

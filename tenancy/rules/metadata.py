@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tenancy.catalog import keys
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import keys, vocabulary
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import collection
 from tenancy.rules.attacks import Attack, Request, attack, escaped, put
@@ -38,7 +37,7 @@ from tenancy.rules.workloads import (
 
 # Keys of labels and annotations
 
-_OWN_DOMAIN = f"""{annotation(words.OWNER_MAIL)}.lowerAscii().split('@')[?1].orValue('/')"""
+_OWN_DOMAIN = f"""{annotation(vocabulary.OWNER_MAIL)}.lowerAscii().split('@')[?1].orValue('/')"""
 """Domain of the address of the tenant's owner: the organization's own keys, which are no agent's."""
 _BY_NODES = f"{DOMAINS_OF_NODE}.exists(d, ('.' + k.split('/')[0]).endsWith(d))"
 _OF_CLAIMS = [f"c.?metadata.?{field}.orValue({{}}).map(k, k)" for field in ("labels", "annotations")]
@@ -176,7 +175,7 @@ def _objects(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
                 place, "meta-01", slug, sentence, policy, annotated_object, f"{_ANNOTATIONS}/{escaped(key)}", note_value
             )
         forged = "have its object taken for one of the platform's"
-        at = f"{_LABELS}/{escaped(words.ENVIRONMENT)}"
+        at = f"{_LABELS}/{escaped(vocabulary.ENVIRONMENT)}"
         yield against(place, "meta-01", "platforms", forged, policy, plain, at, place.environment.environment)
 
 
@@ -273,7 +272,7 @@ def _of_sidecars(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
         path = collection("v1", kind, place.name)
         guard = scene.guard("obs-01", path.rpartition("/")[2])
         plain = {"apiVersion": "v1", "kind": kind, "metadata": {"name": POD_NAME, "labels": {"app": "x"}}}
-        for key in words.LOADED_LABELS:
+        for key in vocabulary.LOADED_LABELS:
             request = Request("POST", path, put(plain, f"/metadata/labels/{key}", "1"), place.developer)
             slug = f"obs-01-{kind.lower()}-{key.replace('_', '-')}"
             yield attack(slug, "obs-01", sentence, guard, request, twin_body=plain)
@@ -321,7 +320,7 @@ RULES: tuple[Rule, ...] = (
         guards={
             GuardSubject.SIZES_OF_OBJECTS: in_tenants_namespaces(
                 f"""!(request.resource.resource in ['configmaps', 'secrets'])
-        || !has(object.metadata.labels) || {cel(list(words.LOADED_LABELS))}.all(k, !(k in object.metadata.labels))"""
+        || !has(object.metadata.labels) || {cel([*vocabulary.LOADED_LABELS])}.all(k, !(k in object.metadata.labels))"""
             )
         },
         attacks=(at_home(_of_sidecars),),

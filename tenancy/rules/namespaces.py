@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.controllers import NAMESPACE_CONTROLLERS
 from tenancy.kube.requests import APPLY, JSON_PATCH, MERGE, STRATEGIC, core
 from tenancy.rules.attacks import Attack, Request, attack, escaped, put
@@ -46,13 +46,13 @@ def _labels_of(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     path = f"/api/v1/namespaces/{place.name}"
     other_namespace = scene.other_tenant_namespace(place)
     bad: dict[str, tuple[str, dict[str, Any]]] = {
-        "pod-security": ("allow privileged pods", {"labels": {words.PSA_ENFORCE: "privileged"}}),
+        "pod-security": ("allow privileged pods", {"labels": {vocabulary.PSA_ENFORCE: "privileged"}}),
         "tenant": (
             "relabel it as another tenant's",
-            {"labels": {words.TENANT: other_namespace.tenant.tenant if other_namespace else "another-tenant"}},
+            {"labels": {vocabulary.TENANT: other_namespace.tenant.tenant if other_namespace else "another-tenant"}},
         ),
-        "orphan": ("remove the tenant's label", {"labels": {words.TENANT: None}}),
-        "registries": ("allow images from anywhere", {"annotations": {words.ALLOWED_REGISTRIES: "docker.io/"}}),
+        "orphan": ("remove the tenant's label", {"labels": {vocabulary.TENANT: None}}),
+        "registries": ("allow images from anywhere", {"annotations": {vocabulary.ALLOWED_REGISTRIES: "docker.io/"}}),
     }
     for name, (sentence, metadata) in bad.items():
         request = Request("PATCH", path, _change(metadata), CLUSTER_ADMIN, MERGE)
@@ -80,8 +80,8 @@ def _ways(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     guard = scene.guard("ns-01", "namespaces")
     manifest = place.manifest()
     harmless = {"note": "hello"}
-    loose = {words.PSA_ENFORCE: "privileged"}
-    pointer = f"/metadata/labels/{escaped(words.PSA_ENFORCE)}"
+    loose = {vocabulary.PSA_ENFORCE: "privileged"}
+    pointer = f"/metadata/labels/{escaped(vocabulary.PSA_ENFORCE)}"
     stripped = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place.name}}
     applied = f"{path}?{urlencode({'fieldManager': 'verify', 'force': 'true'})}"
     ways = {
@@ -102,10 +102,10 @@ def _ways(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
         "admin-access": "resource.kubernetes.io/admin-access",
         "kueue": "kueue.x-k8s.io/managed",
         "cost-center": "cost-center",
-        "environment": words.ENVIRONMENT,
-        "pod-security-version": words.PSA_VERSION,
+        "environment": vocabulary.ENVIRONMENT,
+        "pod-security-version": vocabulary.PSA_VERSION,
     }.items():
-        body = _change({"labels": {**harmless, key: "v1.0" if key == words.PSA_VERSION else "true"}})
+        body = _change({"labels": {**harmless, key: "v1.0" if key == vocabulary.PSA_VERSION else "true"}})
         request = Request("PATCH", path, body, CLUSTER_ADMIN, MERGE)
         good = _change({"labels": harmless})
         yield attack(f"ns-01-label-{name}", "ns-01", f"set the label {key}", guard, request, twin_body=good)
@@ -123,16 +123,16 @@ def _ways(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
 def _unmanaged_names(scene: AttackScene, name: str) -> Iterator[Attack]:
     """Its owners may change its Pod Security level, and none of the labels that make a namespace a tenant's."""
     guard, path = scene.guard("ns-01", "namespaces"), f"/api/v1/namespaces/{name}"
-    free = {"labels": {words.PSA_ENFORCE: "privileged"}}
+    free = {"labels": {vocabulary.PSA_ENFORCE: "privileged"}}
     for slug, metadata in {
-        "tenant": {"labels": {words.PSA_ENFORCE: "privileged", words.TENANT: "a-tenant"}},
-        "queue": {"labels": {words.PSA_ENFORCE: "privileged", "kueue.x-k8s.io/managed": "true"}},
+        "tenant": {"labels": {vocabulary.PSA_ENFORCE: "privileged", vocabulary.TENANT: "a-tenant"}},
+        "queue": {"labels": {vocabulary.PSA_ENFORCE: "privileged", "kueue.x-k8s.io/managed": "true"}},
     }.items():
         request = Request("PATCH", path, {"metadata": metadata}, CLUSTER_ADMIN, MERGE)
         text = "label an unmanaged namespace as a tenant's"
         yield attack(f"ns-01-unmanaged-{slug}", "ns-01", text, guard, request, twin_body={"metadata": free})
     applied = f"{path}?{urlencode({'fieldManager': 'verify', 'force': 'true'})}"
-    labels = {**free["labels"], words.TENANT: "a-tenant"}
+    labels = {**free["labels"], vocabulary.TENANT: "a-tenant"}
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
     request = Request("PATCH", applied, manifest, CLUSTER_ADMIN, "application/apply-patch+yaml")
     text = "label an unmanaged namespace as a tenant's by an apply"

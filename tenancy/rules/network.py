@@ -7,7 +7,7 @@ from ipaddress import ip_network
 from types import MappingProxyType
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.vocabulary import Allowance
 from tenancy.kube.objects import UNKNOWN, get_path, labels_of, name_of
 from tenancy.kube.requests import core
@@ -21,7 +21,7 @@ from tenancy.rules.expressions import (
     may,
     unless_by_controller,
 )
-from tenancy.rules.found import Finding, Given, Object, finding_on
+from tenancy.rules.findings import Finding, Given, Object, finding_on
 from tenancy.rules.model import GuardFacts, GuardSubject, Rule, Severity
 from tenancy.rules.owned import is_ours, is_tenants, plain_value, spec_of
 from tenancy.rules.scene import AttackPlace, AttackScene
@@ -93,7 +93,7 @@ def _own_names(facts: GuardFacts) -> str:
         return _NAMES
     return f"""({_NAMES})
         || ({may(Allowance.SYNCED_NAMES)} && (!variables.placing || request.userInfo.username
-            == 'system:serviceaccount:' + namespaceObject.metadata.name + ':' + {cel(words.VIRTUAL_CLUSTER)}))"""
+            == 'system:serviceaccount:' + namespaceObject.metadata.name + ':' + {cel(vocabulary.VIRTUAL_CLUSTER)}))"""
 
 
 def _no_ingress(facts: GuardFacts) -> str | None:
@@ -287,7 +287,7 @@ def _network_policy(item: Object, homes: Mapping[str, str] = MappingProxyType({}
     """net-02, net-05; `homes` are the namespaces that are known to be a tenant's, with their tenants."""
     if not is_tenants(item):
         return
-    tenant = labels_of(item)[words.TENANT]
+    tenant = labels_of(item)[vocabulary.TENANT]
     for direction, side in (("ingress", "from"), ("egress", "to")):
         for rule in spec_of(item).get(direction) or ():
             peers = rule.get(side)
@@ -295,7 +295,7 @@ def _network_policy(item: Object, homes: Mapping[str, str] = MappingProxyType({}
                 yield "net-02", f"{direction} without '{side}', which allows every peer"
             for peer in peers or ():
                 block = peer.get("ipBlock")
-                is_trusted_peer = direction == "egress" and block and block.get("cidr") == words.IDENTITY_AGENT
+                is_trusted_peer = direction == "egress" and block and block.get("cidr") == vocabulary.IDENTITY_AGENT
                 is_trusted_peer = is_trusted_peer or (
                     direction == "egress" and bool(block) and (is_internet(block) or _is_cache(block, rule))
                 )
@@ -310,15 +310,15 @@ def _network_policy(item: Object, homes: Mapping[str, str] = MappingProxyType({}
 def _is_cache(block: Object, rule: Object) -> bool:
     """Whether a rule opens NodeLocal DNSCache for DNS alone."""
     ports = [port.get("port") for port in rule.get("ports") or ()]
-    return block.get("cidr") == words.DNS_CACHE and bool(ports) and set(ports) == {53}
+    return block.get("cidr") == vocabulary.DNS_CACHE and bool(ports) and set(ports) == {53}
 
 
 def _stays_home(peer: Object, tenant: str, direction: str, rule: Object, homes: Mapping[str, str]) -> bool:
     labels = peer["namespaceSelector"].get("matchLabels") or {}
-    if labels.get(words.TENANT) == tenant:
+    if labels.get(vocabulary.TENANT) == tenant:
         return True
     ports = {(port.get("port"), port.get("endPort", port.get("port"))) for port in rule.get("ports") or ()}
-    space = str(labels.get(words.SPACE_NAME, words.SEPARATOR))
+    space = str(labels.get(vocabulary.SPACE_NAME, vocabulary.SEPARATOR))
     if space in homes:
         return homes[space] == tenant
     if direction == "egress" and space == "kube-system" and ports == {(53, 53)}:
@@ -326,12 +326,12 @@ def _stays_home(peer: Object, tenant: str, direction: str, rule: Object, homes: 
     # A service of the platform: no tenant's namespace has such a name.
     pods = (peer.get("podSelector") or {}).get("matchLabels")
     has_named_ports = bool(ports) and None not in {first for first, _ in ports}
-    return words.SEPARATOR not in space and space != "default" and bool(pods) and has_named_ports
+    return vocabulary.SEPARATOR not in space and space != "default" and bool(pods) and has_named_ports
 
 
 def _cilium(item: Object) -> Given:
     if is_tenants(item):
-        yield from cilium.in_namespace(item, labels_of(item)[words.TENANT], {})
+        yield from cilium.in_namespace(item, labels_of(item)[vocabulary.TENANT], {})
 
 
 def _clusterwide(item: Object) -> Given:
@@ -347,7 +347,7 @@ def opened_to_neighbours(items: Iterable[Object], homes: Mapping[str, str]) -> I
         if kind == "NetworkPolicy":
             details = _network_policy(item, homes)
         elif kind == cilium.IN_NAMESPACE and is_tenants(item):
-            details = cilium.in_namespace(item, labels_of(item)[words.TENANT], homes)
+            details = cilium.in_namespace(item, labels_of(item)[vocabulary.TENANT], homes)
         elif kind == cilium.CLUSTERWIDE and homes:
             details = cilium.clusterwide(item, homes)
         together = {finding_on(item, rule, detail): None for rule, detail in details}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.controllers import NAMESPACE_CONTROLLERS
 from tenancy.kube.requests import MERGE, collection
 from tenancy.rules.attacks import ABSENT, Attack, Request, attack, escaped, put
@@ -18,14 +18,14 @@ from tenancy.rules.workloads import CLUSTER_ADMIN
 
 def _peers(allowed: str) -> str:
     """Whether a peer `p` of a rule `r` is the namespace, a sibling, or an address that the file names."""
-    labels, name, tenant = "p.namespaceSelector.matchLabels", cel(words.SPACE_NAME), cel(words.TENANT)
+    labels, name, tenant = "p.namespaceSelector.matchLabels", cel(vocabulary.SPACE_NAME), cel(vocabulary.TENANT)
     return f"""has(p.ipBlock)
             ? has(r.ports) && size(r.ports) > 0 && r.ports.all(q, has(q.port) && !has(q.endPort)
                 && (p.ipBlock.cidr + ':' + string(q.port) + '/' + (has(q.protocol) ? q.protocol : 'TCP'))
                     in variables.{allowed})
             : !has(p.namespaceSelector) || (has({labels}) && (
                 ({name} in {labels} && {labels}[{name}] == namespaceObject.metadata.name)
-                || ({cel(words.SIBLINGS)} in variables.{allowed} && {tenant} in {labels}
+                || ({cel(vocabulary.SIBLINGS)} in variables.{allowed} && {tenant} in {labels}
                     && {labels}[{tenant}] == {OF_TENANT})))"""
 
 
@@ -95,12 +95,12 @@ def _opened(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
         yield tried(f"{word}-all", sentence, twin, rule, ABSENT)
         yield tried(f"{word}-none-named", f"{sentence}, by an empty list of peers", twin, rule, [])
         yield tried(f"{word}-spaces", f"{sentence}, by peers in every namespace", twin, peer, {})
-        exists = {"matchExpressions": [{"key": words.TENANT, "operator": "Exists"}]}
+        exists = {"matchExpressions": [{"key": vocabulary.TENANT, "operator": "Exists"}]}
         yield tried(f"{word}-tenants", f"{sentence}, by peers of every tenant", twin, peer, exists)
         if other_namespace:
             selectors = {
-                words.TENANT: {words.TENANT: other_namespace.tenant.tenant},
-                "name": {words.SPACE_NAME: other_namespace.name},
+                vocabulary.TENANT: {vocabulary.TENANT: other_namespace.tenant.tenant},
+                "name": {vocabulary.SPACE_NAME: other_namespace.name},
             }
             for what, labels in selectors.items():
                 yield tried(
@@ -111,7 +111,7 @@ def _opened(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
                     {"matchLabels": labels},
                 )
         if not tenant.allow_cross_namespace:
-            own_pods = {"matchLabels": {words.TENANT: tenant.tenant}}
+            own_pods = {"matchLabels": {vocabulary.TENANT: tenant.tenant}}
             yield tried(
                 f"{word}-parts",
                 f"allow {direction} {side} a namespace that the tenant's file isolates",
@@ -146,7 +146,7 @@ def _default_denies(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     patches = {
         "narrow": ("leave pods without the default-deny", {"spec": {"podSelector": {"matchLabels": {"app": "x"}}}}),
         "open": ("let the default-deny allow everything", {"spec": {"egress": [{}]}}),
-        "orphan": ("relabel the default-deny as its own", {"metadata": {"labels": {words.ENVIRONMENT: None}}}),
+        "orphan": ("relabel the default-deny as its own", {"metadata": {"labels": {vocabulary.ENVIRONMENT: None}}}),
         "owner": ("have the default-deny collected as garbage", {"metadata": {"ownerReferences": [owner]}}),
     }
     for who, identity in (("developer", place.developer), ("admin", CLUSTER_ADMIN)):
@@ -159,7 +159,7 @@ def _default_denies(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
         yield attack(id, "net-10", "delete the default-deny", guard, request, twin_who=None)
     twin = _policy_with({"ingress": [{"from": [{"podSelector": {}}]}]})
     twin["metadata"]["labels"] = {"app": "x"}
-    at = f"/metadata/labels/{escaped(words.ENVIRONMENT)}"
+    at = f"/metadata/labels/{escaped(vocabulary.ENVIRONMENT)}"
     body = put(twin, at, place.environment.environment)
     request = Request("POST", collection(_POLICIES, "NetworkPolicy", place.name), body, place.developer)
     sentence = "create a policy that only the platform could delete"

@@ -9,8 +9,7 @@ from urllib.parse import urlencode
 
 import yaml
 
-from tenancy.catalog import gpus
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import gpus, vocabulary
 from tenancy.catalog.days import today
 from tenancy.catalog.instances import INSTANCES
 from tenancy.catalog.versions import ami_release_misfit
@@ -20,12 +19,12 @@ from tenancy.kube.tolerations import tolerates
 from tenancy.rules import aws
 from tenancy.rules.attacks import Attack, Request, attack, escaped, put, skipped
 from tenancy.rules.expressions import cel, is_unchanged
-from tenancy.rules.found import Finding, Given, Object
+from tenancy.rules.findings import Finding, Given, Object
 from tenancy.rules.model import Face, GuardSubject, Rule, Severity
 from tenancy.rules.owned import plain_value
 from tenancy.rules.scene import AttackScene
 
-PLACING = (words.PREFIX, words.NETWORK_LAYER)
+PLACING = (vocabulary.PREFIX, vocabulary.NETWORK_LAYER)
 """Prefixes of node labels that pods, flavors and Kueue's topology choose by, and that a kubelet may write."""
 PLACE = "kubernetes.io/hostname"
 """Narrowest level of the topology. A kubelet that registers again writes it once more as it was."""
@@ -59,9 +58,9 @@ def kubelet(node: str) -> Impersonation:
 def _moved(scene: AttackScene, node: Object) -> Iterator[Attack]:
     """Move the node into another tenant's pool, by every kind of write request."""
     path, who = node_path(node), kubelet(node["metadata"]["name"])
-    pool = node["metadata"]["labels"][words.POOL]
+    pool = node["metadata"]["labels"][vocabulary.POOL]
     other_pool = next((name for name in sorted(scene.environment.pools) if name != pool), "of-another-tenant")
-    key = escaped(words.POOL)
+    key = escaped(vocabulary.POOL)
     at = f"/metadata/labels/{key}"
     plain: dict[str, Any] = {"metadata": {"labels": {NOTE: "hello"}}}
     applied_node = {
@@ -92,8 +91,8 @@ def _renamed(scene: AttackScene, node: Object) -> Iterator[Attack]:
     """Change the other labels that pods are scheduled by."""
     tenants = sorted(tenant.tenant for tenant in scene.tenants)
     parts = {
-        "tenant": ("relabel its node as a tenant's own", words.TENANT, tenants[0] if tenants else "of-another"),
-        "network": ("relabel its node's place in the network topology", f"{words.NETWORK_LAYER}1", "nn-elsewhere"),
+        "tenant": ("relabel its node as a tenant's own", vocabulary.TENANT, tenants[0] if tenants else "of-another"),
+        "network": ("relabel its node's place in the network topology", f"{vocabulary.NETWORK_LAYER}1", "nn-elsewhere"),
         "host": ("relabel its node as another machine", PLACE, "elsewhere"),
     }
     for name, (sentence, key, value) in parts.items():

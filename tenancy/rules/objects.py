@@ -10,12 +10,12 @@ import datetime as dt
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.versions import COMPATIBLE, incompatible
 from tenancy.kube.objects import UNKNOWN, get_path, labels_of, name_of
 from tenancy.rules import access, aws, network, nodes, queues
 from tenancy.rules.exceptions import FindingWaiver
-from tenancy.rules.found import Finding, Given, Object, finding_on
+from tenancy.rules.findings import Finding, Given, Object, finding_on
 from tenancy.rules.owned import annotations_of, is_tenants, spec_of
 from tenancy.rules.values import (
     day,
@@ -30,14 +30,14 @@ from tenancy.rules.values import (
 
 def _carried(item: Object, rule: str, today: dt.date | None = None) -> tuple[dt.date | None, str]:
     """Last day of an exception in an object's annotation, or why the exception is not valid."""
-    for text in str(annotations_of(item).get(words.EXCEPTIONS, "")).split(","):
+    for text in str(annotations_of(item).get(vocabulary.EXCEPTIONS, "")).split(","):
         name, _, until = text.partition("=")
         if name != rule:
             continue
         if (end := day(until)) is None:
             return None, f"; its exception ends on {until!r}, which is not a day"
-        if words.ENVIRONMENT not in labels_of(item):
-            return None, f"; its exception is valid only on objects of this product, with {words.ENVIRONMENT}"
+        if vocabulary.ENVIRONMENT not in labels_of(item):
+            return None, f"; its exception is valid only on objects of this product, with {vocabulary.ENVIRONMENT}"
         return (None, f"; its exception has {problem}") if (problem := unbounded_end(end, today)) else (end, "")
     return None, ""
 
@@ -47,33 +47,37 @@ def excepted(item: Object, today: dt.date | None = None) -> Iterator[tuple[Findi
     if item.get("kind") != "Namespace" or not is_tenants(item):
         return
     until, _ = _carried(item, "ns-03", today)
-    if until and (problem := weak_pod_security(labels_of(item).get(words.PSA_ENFORCE))):
-        owner = str(annotations_of(item).get(words.OWNER_MAIL, "unknown"))
+    if until and (problem := weak_pod_security(labels_of(item).get(vocabulary.PSA_ENFORCE))):
+        owner = str(annotations_of(item).get(vocabulary.OWNER_MAIL, "unknown"))
         waiver = FindingWaiver(
             "ns-03", name_of(item), "an exception in the tenant's file, with its reason there", owner, until
         )
-        yield Finding("ns-03", name_of(item), f"{words.PSA_ENFORCE}: {problem}"), waiver
+        yield Finding("ns-03", name_of(item), f"{vocabulary.PSA_ENFORCE}: {problem}"), waiver
 
 
 def _namespace(item: Object) -> Given:
     if not is_tenants(item):
         return
     labels = labels_of(item)
-    level = labels.get(words.PSA_ENFORCE)
+    level = labels.get(vocabulary.PSA_ENFORCE)
     weak: list[str] = []
     if problem := weak_pod_security(level):
         until, reason = _carried(item, "ns-03")
         if until is None:
-            weak.append(f"{words.PSA_ENFORCE}: {problem}{reason}")
-    version = str(labels.get(words.PSA_VERSION, "none"))
+            weak.append(f"{vocabulary.PSA_ENFORCE}: {problem}{reason}")
+    version = str(labels.get(vocabulary.PSA_VERSION, "none"))
     if version != UNKNOWN and (misfit := _unpinned(version)) is not None:
-        weak.append(f"{words.PSA_VERSION}: {version}{misfit}")
+        weak.append(f"{vocabulary.PSA_VERSION}: {version}{misfit}")
     if weak:
         yield "ns-03", "; ".join(weak)
-    if missing := [key for key in words.COST_LABELS if not labels.get(key)]:
+    if missing := [key for key in vocabulary.COST_LABELS if not labels.get(key)]:
         yield "cost-02", f"no label {', '.join(missing)}"
     # Only a preview shows it; a plain manifest is not checked for it.
-    if item.get(aws.PROTECTED) is False and words.ENVIRONMENT in labels and words.LEAVING not in annotations_of(item):
+    if (
+        item.get(aws.PROTECTED) is False
+        and vocabulary.ENVIRONMENT in labels
+        and vocabulary.LEAVING not in annotations_of(item)
+    ):
         yield "ns-07", "no protection from deletion when its file is deleted"
 
 
@@ -142,7 +146,7 @@ def _guard(item: Object) -> Given:
 def _guard_binding(item: Object) -> Given:
     actions = spec_of(item).get("validationActions") or []
     if "Deny" not in actions:
-        is_audit = ((item.get("metadata") or {}).get("annotations") or {}).get(words.GUARDS_MODE) == "audit"
+        is_audit = ((item.get("metadata") or {}).get("annotations") or {}).get(vocabulary.GUARDS_MODE) == "audit"
         yield "guard-03" if is_audit and "Warn" in actions else "guard-01", f"validationActions {list(actions)}"
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import labels_of
-from tenancy.rules.found import Object
+from tenancy.rules.findings import Object
 
 
 def annotations_of(item: Object) -> Mapping[str, str]:
@@ -22,12 +22,12 @@ def spec_of(item: Object) -> Mapping[str, Any]:
 
 def is_tenants(item: Object) -> bool:
     """Whether the object has a tenant's label."""
-    return words.TENANT in labels_of(item)
+    return vocabulary.TENANT in labels_of(item)
 
 
 def is_ours(item: Object) -> bool:
     """Whether the object has the label of an environment or of a tenant."""
-    return words.ENVIRONMENT in labels_of(item) or is_tenants(item)
+    return vocabulary.ENVIRONMENT in labels_of(item) or is_tenants(item)
 
 
 def plain_value(value: Any) -> Any:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import UNKNOWN, as_list, get_path
 from tenancy.kube.pod_templates import PodTemplate
 
@@ -191,13 +191,13 @@ APPARMOR_OF_NODE = "localhost/"
 
 def level_of(space: Any) -> PodSecurityLevel:
     """The level that a namespace enforces; without a readable label, the strictest level."""
-    level = get_path(space, "metadata", "labels", words.PSA_ENFORCE)
+    level = get_path(space, "metadata", "labels", vocabulary.PSA_ENFORCE)
     return PodSecurityLevel(level) if level in list(PodSecurityLevel) else PodSecurityLevel.RESTRICTED
 
 
 def minor_of(space: Any) -> int:
     """The minor version of Kubernetes whose standard a namespace enforces."""
-    version = str(get_path(space, "metadata", "labels", words.PSA_VERSION) or "")
+    version = str(get_path(space, "metadata", "labels", vocabulary.PSA_VERSION) or "")
     version_match = re.fullmatch(r"v1\.([0-9]{1,3})", version)
     return int(version_match[1]) if version_match else LATEST
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.controllers import (
     COUNTED,
     DOMAIN,
@@ -158,20 +158,20 @@ def _labelled(place: AttackPlace, kind: str, field: str = "labels") -> Object:
 
 def _with_queue(kind: str, manifest: Object) -> Object:
     """Work with the queue's label, which Kueue does not add to what it takes for a part of other work."""
-    return put(manifest, _label(kind, QUEUE), words.DEFAULT_QUEUE)
+    return put(manifest, _label(kind, QUEUE), vocabulary.DEFAULT_QUEUE)
 
 
 def _names(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     sentence = "use a queue that is not its namespace's"
     for kind in all_kinds(place):
-        at, own_queue = _label(kind, QUEUE), words.DEFAULT_QUEUE
+        at, own_queue = _label(kind, QUEUE), vocabulary.DEFAULT_QUEUE
         yield through(scene, place, "kueue-01", "queue", sentence, kind, at, "another-tenants", own_queue)
-    for name in (f"{words.DEFAULT_QUEUE}-2", words.DEFAULT_QUEUE[:-1], "a" * 63):
+    for name in (f"{vocabulary.DEFAULT_QUEUE}-2", vocabulary.DEFAULT_QUEUE[:-1], "a" * 63):
         at = _label("Pod", QUEUE)
-        yield through(scene, place, "kueue-01", f"like-{name}", sentence, "Pod", at, name, words.DEFAULT_QUEUE)
+        yield through(scene, place, "kueue-01", f"like-{name}", sentence, "Pod", at, name, vocabulary.DEFAULT_QUEUE)
     hidden = f"{sentence}, by its template"
     at = f"/metadata/labels/{escaped(QUEUE)}"
-    case = Case("kueue-01", "template", hidden, at, "another-tenants", words.DEFAULT_QUEUE)
+    case = Case("kueue-01", "template", hidden, at, "another-tenants", vocabulary.DEFAULT_QUEUE)
     for kind in ("Job", "CronJob", "StatefulSet"):
         yield attack_of(scene, place, case, kind)
 

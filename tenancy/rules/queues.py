@@ -7,8 +7,7 @@ from typing import Any
 
 import yaml
 
-from tenancy.catalog import gpus
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import gpus, vocabulary
 from tenancy.catalog.exporters import QUEUE_NAME
 from tenancy.kube.objects import UNKNOWN, as_list, get_path
 from tenancy.kube.quantities import parse_or_zero
@@ -16,7 +15,7 @@ from tenancy.kube.quota_tree import stored_quotas
 from tenancy.kube.requests import group
 from tenancy.rules.attacks import Attack, Request, attack, put
 from tenancy.rules.expressions import IN_TENANTS_NAMESPACE, OF_TENANT, cel
-from tenancy.rules.found import Given, Object
+from tenancy.rules.findings import Given, Object
 from tenancy.rules.model import GuardSubject, Rule, Severity
 from tenancy.rules.owned import plain_value
 from tenancy.rules.scene import POD_NAME, AttackPlace, AttackScene
@@ -70,7 +69,7 @@ RULES: tuple[Rule, ...] = (
         guards={
             # A LocalQueue leads to the tenant's own share, for any author.
             GuardSubject.QUEUES: f"""{IN_TENANTS_NAMESPACE}
-        && object.spec.clusterQueue.startsWith({OF_TENANT} + {cel(words.SEPARATOR)})"""
+        && object.spec.clusterQueue.startsWith({OF_TENANT} + {cel(vocabulary.SEPARATOR)})"""
         },
         attacks=(_shares,),
     ),
@@ -228,7 +227,7 @@ that of the evicted one after each eviction, so evictions end."""
 
 
 def _tenant(item: Object) -> str | None:
-    return get_path(item, "metadata", "labels", words.TENANT)
+    return get_path(item, "metadata", "labels", vocabulary.TENANT)
 
 
 def _cluster_queue(item: Object) -> Given:
@@ -261,7 +260,7 @@ def _selects_own_namespaces(selector: Any, tenant: str | None) -> bool:
     if tenant is None:
         # A queue of no tenant: its selector must not match all namespaces.
         return bool(get_path(selector, "matchLabels") or get_path(selector, "matchExpressions"))
-    return get_path(selector, "matchLabels", words.TENANT) == tenant
+    return get_path(selector, "matchLabels", vocabulary.TENANT) == tenant
 
 
 def _cohort(item: Object) -> Given:
@@ -286,9 +285,9 @@ def shares_taken(items: Iterable[Object], homes: Mapping[str, str]) -> Iterator[
         if item.get("kind") != "LocalQueue" or _tenant(item) or space in homes:
             continue
         share = str(get_path(item, "spec", "clusterQueue"))
-        owner, separator, _ = share.partition(words.SEPARATOR)
+        owner, separator, _ = share.partition(vocabulary.SEPARATOR)
         # The file of a namespace may be elsewhere: its name then says whose it is.
-        if separator and owner in tenants and space.partition(words.SEPARATOR)[0] != owner:
+        if separator and owner in tenants and space.partition(vocabulary.SEPARATOR)[0] != owner:
             yield item, f"clusterQueue {share} of tenant {owner}, from namespace {space}"
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import UNKNOWN, as_list, get_path, name_of
 from tenancy.rules import aws
-from tenancy.rules.found import Finding, Given, Object
+from tenancy.rules.findings import Finding, Given, Object
 from tenancy.rules.index import Index
 from tenancy.rules.model import Rule, Severity
 
@@ -92,7 +92,9 @@ def _places(space: Object) -> list[str]:
     """Pools or node selectors that the pods of a namespace are limited to."""
     notes = get_path(space, "metadata", "annotations")
     pools = [
-        f"pool {name.strip()}" for name in str(get_path(notes, words.ALLOWED_POOLS) or "").split(",") if name.strip()
+        f"pool {name.strip()}"
+        for name in str(get_path(notes, vocabulary.ALLOWED_POOLS) or "").split(",")
+        if name.strip()
     ]
     node_selector = get_path(notes, _NODE_SELECTOR)
     return sorted({*pools, *([f"node selector {node_selector}"] if node_selector else [])})
@@ -100,7 +102,7 @@ def _places(space: Object) -> list[str]:
 
 def _keeps_apart(pod: Any, tenant: str) -> bool:
     """Whether a pod runs only on nodes with its tenant's label, or only on nodes without other tenants' pods."""
-    if get_path(pod, "nodeSelector", words.TENANT) == tenant:
+    if get_path(pod, "nodeSelector", vocabulary.TENANT) == tenant:
         return True
     required = get_path(pod, "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
     return any(get_path(term, "topologyKey") == _HOSTS and _others(term, tenant) for term in as_list(required))
@@ -113,7 +115,7 @@ def _others(term: Any, tenant: str) -> bool:
     return selects_all_pods and [
         (get_path(expression, "key"), get_path(expression, "operator"), [*as_list(get_path(expression, "values"))])
         for expression in expressions
-    ] == [(words.TENANT, "NotIn", [tenant])]
+    ] == [(vocabulary.TENANT, "NotIn", [tenant])]
 
 
 def _cluster(item: Object) -> Given:

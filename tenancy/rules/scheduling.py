@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from tenancy.catalog import gpus, sizes
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import gpus, sizes, vocabulary
 from tenancy.catalog.vocabulary import Allowance
 from tenancy.kube import deniers
 from tenancy.rules.attacks import ABSENT, Attack, escaped, skipped
@@ -30,7 +29,7 @@ from tenancy.rules.workloads import (
 _TOLERABLE = f"""(t.key in ['node.kubernetes.io/not-ready', 'node.kubernetes.io/unreachable']
             && has(t.effect) && t.effect == 'NoExecute')
         || (t.key == 'node.kubernetes.io/memory-pressure' && has(t.effect) && t.effect == 'NoSchedule')
-        || (t.key == {cel(words.POOL)} && (!has(t.operator) || t.operator in ['', 'Equal'])
+        || (t.key == {cel(vocabulary.POOL)} && (!has(t.operator) || t.operator in ['', 'Equal'])
             && has(t.value) && t.value in variables.allowedPools)
         || t.key in variables.asked
         || (t.key == {cel(gpus.GPU_TAINT)} && variables.asked.exists(r, r.startsWith('nvidia.com/')))"""
@@ -48,8 +47,9 @@ def _tolerations(facts: GuardFacts) -> str:
         {_TOLERABLE}{claimed if facts.devices_by_claim else ""}))"""
 
 
-_OTHERS = f"""x.namespaceSelector.matchExpressions.exists(e, e.key == {cel(words.TENANT)} && e.operator == 'Exists')
-        && x.namespaceSelector.matchExpressions.exists(e, e.key == {cel(words.TENANT)} && e.operator == 'NotIn'
+_TENANT_KEY = cel(vocabulary.TENANT)
+_OTHERS = f"""x.namespaceSelector.matchExpressions.exists(e, e.key == {_TENANT_KEY} && e.operator == 'Exists')
+        && x.namespaceSelector.matchExpressions.exists(e, e.key == {_TENANT_KEY} && e.operator == 'NotIn'
             && e.values == [{OF_TENANT}])"""
 _APART = f"""(x.topologyKey == 'kubernetes.io/hostname' && has(x.labelSelector)
         && !has(x.labelSelector.matchLabels) && !has(x.labelSelector.matchExpressions)
@@ -92,8 +92,8 @@ def _tolerated(_scene: AttackScene, _place: AttackPlace) -> Iterator[Case]:
     equal = {"/spec/tolerations": [{**usual, "operator": "Equal", "value": "another-tenants"}]}
     key = "/spec/tolerations/0/key"
     yield Case("sched-01", "empty-key", "tolerate every taint of an effect", key, "", usual["key"], exists)
-    yield Case("sched-01", "any-pool", "tolerate every pool's taint", key, words.POOL, usual["key"], exists)
-    yield Case("sched-01", "a-pool", "tolerate another tenant's pool", key, words.POOL, usual["key"], equal)
+    yield Case("sched-01", "any-pool", "tolerate every pool's taint", key, vocabulary.POOL, usual["key"], exists)
+    yield Case("sched-01", "a-pool", "tolerate another tenant's pool", key, vocabulary.POOL, usual["key"], equal)
     cordon = "node.kubernetes.io/unschedulable"
     yield Case("sched-01", "cordon", "run on nodes that are being drained", key, cordon, usual["key"], exists)
     effect = "/spec/tolerations/0/effect"
@@ -129,7 +129,7 @@ def _foreign_pools(scene: AttackScene) -> Iterator[Attack]:
             reason = "no pool with a taint admits it" if not own_pools else "every pool with a taint admits it"
             yield skipped(f"sched-01-pod-foreign-pool@{place.name}", "sched-01", sentence, reason)
             continue
-        taint = {"key": words.POOL, "operator": "Equal", "value": own_pools[0], "effect": "NoSchedule"}
+        taint = {"key": vocabulary.POOL, "operator": "Equal", "value": own_pools[0], "effect": "NoSchedule"}
         base, at = {"/spec/tolerations": [taint]}, "/spec/tolerations/0/value"
         case = Case("sched-01", "foreign-pool", sentence, at, foreign_pools[0], own_pools[0], base)
         yield attack_of(scene, place, case, "Pod", suffix=f"@{place.name}")
@@ -152,7 +152,7 @@ def _named_node(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
 
 
 def _shared_nodes(scene: AttackScene) -> Iterator[Attack]:
-    at = f"/spec/nodeSelector/{escaped(words.TENANT)}"
+    at = f"/spec/nodeSelector/{escaped(vocabulary.TENANT)}"
     return withheld(scene, "sched-03", "run on nodes shared with other tenants", Allowance.ANY_NODE, at, ABSENT)
 
 
@@ -250,8 +250,8 @@ RULES: tuple[Rule, ...] = (
         severity=Severity.CRITICAL,
         guards={
             GuardSubject.PODS: f"""!variables.placing || {may(Allowance.ANY_NODE)} || (has(variables.spec.nodeSelector)
-        && {cel(words.TENANT)} in variables.spec.nodeSelector
-        && variables.spec.nodeSelector[{cel(words.TENANT)}] == {OF_TENANT})"""
+        && {cel(vocabulary.TENANT)} in variables.spec.nodeSelector
+        && variables.spec.nodeSelector[{cel(vocabulary.TENANT)}] == {OF_TENANT})"""
         },
         attacks=(_shared_nodes,),
     ),

@@ -13,8 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from tenancy.catalog import days
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import days, vocabulary
 from tenancy.kube.quantities import parse_or_zero
 
 # Of a thousand tenants' files the same few ranges are asked about again and again.
@@ -59,10 +58,10 @@ _SERVICES_WITHIN = tuple(map(ipaddress.IPv4Network, ("10.0.0.0/8", "172.16.0.0/1
 def name_misfit(name: str, longest: int) -> str | None:
     """name-01."""
     if not DNS_LABEL.fullmatch(name):
-        return f"{name!r}, which is not a DNS label without '{words.SEPARATOR}'"
+        return f"{name!r}, which is not a DNS label without '{vocabulary.SEPARATOR}'"
     if len(name) > longest:
         return f"{name!r}, {len(name)} characters of {longest}"
-    if name in words.RESERVED_NAMES or name.startswith(words.RESERVED_PREFIXES):
+    if name in vocabulary.RESERVED_NAMES or name.startswith(vocabulary.RESERVED_PREFIXES):
         return f"{name!r}, which is reserved"
     return None
 
@@ -70,15 +69,15 @@ def name_misfit(name: str, longest: int) -> str | None:
 def reserved_label(key: str) -> str:
     """Why a label's key is not available to tenants' files; empty if it is."""
     domain = key.rpartition("/")[0]
-    if key in words.COST_LABELS or domain == words.PREFIX.rstrip("/"):
+    if key in vocabulary.COST_LABELS or domain == vocabulary.PREFIX.rstrip("/"):
         return f"{key}, which the product sets itself"
-    owned = next((d for d in words.PLATFORM_DOMAINS if domain == d or domain.endswith(f".{d}")), None)
+    owned = next((d for d in vocabulary.PLATFORM_DOMAINS if domain == d or domain.endswith(f".{d}")), None)
     return f"{key}, a key of {owned}" if owned else ""
 
 
 def tenants_name(namespace: str) -> str | None:
     """name-01: a namespace without tenants' guards whose name has the form of a tenant's namespace."""
-    if words.SEPARATOR in namespace:
+    if vocabulary.SEPARATOR in namespace:
         return f"{namespace!r}, which has the form of a tenant's namespace"
     return None
 
@@ -87,13 +86,15 @@ def unusable_namespace(tenant: str, name: str) -> str | None:
     """name-03: a name on the cluster that no namespace of this tenant can have, in any environment."""
     if not re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", name):
         return f"{name!r}, which is not a DNS label"
-    if len(name) > words.LABEL_LENGTH:
-        return f"{name!r}, {len(name)} characters of {words.LABEL_LENGTH}"
-    if name in words.RESERVED_NAMES or name.startswith(words.RESERVED_PREFIXES):
+    if len(name) > vocabulary.LABEL_LENGTH:
+        return f"{name!r}, {len(name)} characters of {vocabulary.LABEL_LENGTH}"
+    if name in vocabulary.RESERVED_NAMES or name.startswith(vocabulary.RESERVED_PREFIXES):
         return f"{name!r}, which is reserved"
-    prefix = words.derived_name(tenant, "")
-    if words.SEPARATOR in name and (not name.startswith(prefix) or words.SEPARATOR in name.removeprefix(prefix)):
-        return f"{name!r}, where '{words.SEPARATOR}' does not follow the tenant's name"
+    prefix = vocabulary.derived_name(tenant, "")
+    if vocabulary.SEPARATOR in name and (
+        not name.startswith(prefix) or vocabulary.SEPARATOR in name.removeprefix(prefix)
+    ):
+        return f"{name!r}, where '{vocabulary.SEPARATOR}' does not follow the tenant's name"
     return None
 
 
@@ -173,7 +174,7 @@ def unsafe_range(cidr: str) -> str | None:
         return f"{cidr!r}, wider than /{_WIDEST[network.version]}"
     for service in _METADATA_SERVICES:
         if service.version == network.version and service.overlaps(network):
-            if cidr == words.DNS_CACHE:
+            if cidr == vocabulary.DNS_CACHE:
                 return f"{cidr!r}, NodeLocal DNSCache, which cluster.node-local-dns of the environment opens for DNS"
             return f"{cidr!r}, which {'lies in' if network.prefixlen >= service.prefixlen else 'contains'} {service}"
     return None

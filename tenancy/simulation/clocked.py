@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.clock.decision import KEY, Desired, desired
 from tenancy.clock.usage import Meter, Usage, empty
 from tenancy.kube.objects import Object, identity
@@ -120,7 +120,7 @@ def reservation_job(item: Object, now: int) -> Job:
     tenant, flavor = item["metadata"]["annotations"][KEY].split("/")[:2]
     count = item["spec"]["podSets"][0]["count"]
     return Job(
-        item["metadata"]["name"], now, tenant, words.PLATFORM_NAMESPACE, flavor, count, 1, RESERVATION_RUN_TIME, ""
+        item["metadata"]["name"], now, tenant, vocabulary.PLATFORM_NAMESPACE, flavor, count, 1, RESERVATION_RUN_TIME, ""
     )
 
 

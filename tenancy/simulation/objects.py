@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import Object
 from tenancy.planning.common.meta import Meta
 from tenancy.planning.common.priorities import class_name, priorities
@@ -70,13 +70,13 @@ def cluster_objects(plan: Plan) -> Iterator[Object]:
     if queueing := plan.platform.queueing:
         flavors = tuple(replace(flavor, topology=None) for flavor in queueing.flavors)
         if queueing.reserve:
-            yield Meta(words.PLATFORM_NAMESPACE, {}).manifest("v1", "Namespace", {})
+            yield Meta(vocabulary.PLATFORM_NAMESPACE, {}).manifest("v1", "Namespace", {})
         yield from replace(queueing, topologies=(), flavors=flavors, checks=(), clock=()).manifests()
     for tenant in plan.tenants:
         queues = tuple(map(unchecked, tenant.cluster_queues))
         yield from replace(tenant, cluster_queues=queues).queues
         for namespace in tenant.namespaces:
-            yield Meta(namespace.name, {words.TENANT: tenant.name}).manifest("v1", "Namespace", {})
+            yield Meta(namespace.name, {vocabulary.TENANT: tenant.name}).manifest("v1", "Namespace", {})
             yield from (queue.manifest() for queue in namespace.local_queues)
 
 
@@ -121,7 +121,7 @@ def workload(loaded: Loaded, job: Job, namespace: str, number: int, created: dt.
         },
         "spec": {
             "active": True,
-            "queueName": words.DEFAULT_QUEUE if job.queue is None else job.queue,
+            "queueName": vocabulary.DEFAULT_QUEUE if job.queue is None else job.queue,
             "priority": priorities(environment)[priority],
             "priorityClassRef": {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": priority},
             "podSets": [

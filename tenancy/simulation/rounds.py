@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.clock.decision import KEY
 from tenancy.kube.objects import Object
 from tenancy.planning.queueing.queue_names import queue_resource
@@ -93,7 +93,7 @@ class ClockedRunner(Runner):
         """Submit a reservation as a job of its own; its number."""
         job, number = reservation_job(item, self.now), len(self.jobs)
         self.jobs.append(job)
-        self._queue.append(words.RESERVE_QUEUE)
+        self._queue.append(vocabulary.RESERVE_QUEUE)
         self._resource.append(queue_resource(self.loaded.environment, job.flavor))
         reservation_workload = reservation(item, number, self._base + dt.timedelta(seconds=self.now))
         self._states.append(JobState(written_at=self._clock()))

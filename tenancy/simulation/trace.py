@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.planning.common.pools import pools_of
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.loader import Loaded
@@ -109,7 +109,7 @@ def must_fit(trace: Trace, loaded: Loaded) -> None:
     misplaced: dict[tuple[str, str, str, str | None], Job] = {}
     for job in trace.jobs:
         namespace = namespaces.get((job.tenant, job.namespace, job.flavor))
-        is_known = namespace is not None and job.queue in {None, words.DEFAULT_QUEUE, *namespace.queues}
+        is_known = namespace is not None and job.queue in {None, vocabulary.DEFAULT_QUEUE, *namespace.queues}
         if not is_known or job.tier not in loaded.environment.tiers:
             misplaced.setdefault((job.tenant, job.namespace, job.flavor, job.queue), job)
     if misplaced:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.files import TRACES, read_file
 from tenancy.planning.common.pools import pools_of
 from tenancy.simulation.trace import Job, Trace, per_node, pods_of
@@ -288,7 +288,7 @@ class _TraceReader:
         busy = self._busy(line, row, duration)
         name = self._cell(row, "name") or f"{tenant.tenant}-{line:04d}"
         queue = self._cell(row, "queue") or None
-        if queue not in {None, words.DEFAULT_QUEUE, *namespace.queues}:
+        if queue not in {None, vocabulary.DEFAULT_QUEUE, *namespace.queues}:
             queue_hint = f"use default{''.join(f' or {q}' for q in namespace.queues)}"
             self._cell_problem(
                 line, row, "queue", repr(queue), f"a queue of {tenant.tenant}'s namespace {namespace.name}", queue_hint

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.days import today
 from tenancy.catalog.files import read_file
 from tenancy.catalog.text import escape_invisible
@@ -73,7 +73,7 @@ def on_lab(loaded: Loaded) -> Loaded:
     """
     environment = loaded.environment
     # No packets are sent on the lab, and no Cilium enforces its policies.
-    update = {"context": words.LAB_CONTEXT, "cni": Cni.VPC_CNI, "encryption": Encryption.NONE}
+    update = {"context": vocabulary.LAB_CONTEXT, "cni": Cni.VPC_CNI, "encryption": Encryption.NONE}
     cluster = environment.cluster.model_copy(update={**update, "mode": None})
     aws = environment.aws.model_copy(update={"enabled": False})
     # No operator reads rules and monitors on the lab; `tenancy lab up --with metrics` evaluates them itself.

@@ -13,7 +13,7 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlencode
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster import denial
 from tenancy.cluster.api import Api, Response
 from tenancy.cluster.api_kinds import unserved_frameworks
@@ -30,7 +30,7 @@ CONFLICTS = 3
 """Repetitions of a request whose object another client wrote at the same time."""
 
 TRAINING_RUNTIMES = "/apis/trainer.kubeflow.org/v1alpha1/clustertrainingruntimes"
-NODE_OF_POOL = f"/api/v1/nodes?{urlencode({'labelSelector': words.POOL, 'limit': 1})}"
+NODE_OF_POOL = f"/api/v1/nodes?{urlencode({'labelSelector': vocabulary.POOL, 'limit': 1})}"
 
 
 class NotDeployedError(Exception):
@@ -92,7 +92,7 @@ def find_scene(api: Api, loaded: Loaded, plan: Plan) -> Scene:
     namespace_names = {item["metadata"]["name"] for item in api.items("/api/v1/namespaces")}
     planned = [namespace.name for tenant in plan.tenants for namespace in tenant.namespaces]
     if missing_namespaces := [name for name in planned if name not in namespace_names]:
-        lab = " --lab" if plan.context == words.LAB_CONTEXT else ""
+        lab = " --lab" if plan.context == vocabulary.LAB_CONTEXT else ""
         raise NotDeployedError(
             "given a cluster without "
             f"{', '.join(missing_namespaces[:5])}{' …' if len(missing_namespaces) > 5 else ''}; "

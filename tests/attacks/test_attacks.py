@@ -29,8 +29,7 @@ from attack_lab import (
 )
 from click.testing import CliRunner, Result
 
-from tenancy.catalog import sizes
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import sizes, vocabulary
 from tenancy.catalog.controllers import JOB_FINALIZER
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.check.admission.server import OfflineApiServer
@@ -365,7 +364,7 @@ def _updates(cluster: Cluster, place: AttackedNamespace) -> Iterator[Attack]:
     yield attack("update-connection", "net-07", "claim another's address", guard, request, twin_who=agent)
     usual = {"key": "node.kubernetes.io/memory-pressure", "operator": "Exists", "effect": "NoSchedule"}
     tolerate = [{"op": "add", "path": "/spec/tolerations/-", "value": usual}]
-    yield update("toleration", "sched-01", pods, tolerate, "/0/value/key", words.POOL, JSON_PATCH, "pods")
+    yield update("toleration", "sched-01", pods, tolerate, "/0/value/key", vocabulary.POOL, JSON_PATCH, "pods")
     grace = {"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 600}}}}
     long = "/spec/template/spec/terminationGracePeriodSeconds"
     where = f"{apps}/deployments/standing"
@@ -494,13 +493,13 @@ def test_a_namespace_whose_annotations_are_damaged_admits_nothing(cluster: Clust
     place = cluster.scene.home
     assert place is not None
     namespace = next(n.namespace for t in cluster.plan.tenants for n in t.namespaces if n.name == place.name)
-    registries = namespace["metadata"]["annotations"][words.ALLOWED_REGISTRIES]
+    registries = namespace["metadata"]["annotations"][vocabulary.ALLOWED_REGISTRIES]
     ask = Request("POST", f"/api/v1/namespaces/{place.name}/pods", place.pod(), place.developer)
     denier = cluster.scene.guard("img-01", "pods")
     probe = attack("damaged", "img-01", "", denier, ask, twin_who=place.developer)
 
     def annotate(value: str | None) -> None:
-        body = {"metadata": {"annotations": {words.ALLOWED_REGISTRIES: value}}}
+        body = {"metadata": {"annotations": {vocabulary.ALLOWED_REGISTRIES: value}}}
         assert cluster.api.request("PATCH", path_of(namespace), body, content_type=MERGE).ok
 
     try:
@@ -579,14 +578,14 @@ def unlabelled(cluster: Cluster) -> Generator[None]:
 
     def label(level: Callable[[dict[str, Any]], str | None]) -> None:
         for namespace in namespaces:
-            body = {"metadata": {"labels": {words.PSA_ENFORCE: level(namespace)}}}
+            body = {"metadata": {"labels": {vocabulary.PSA_ENFORCE: level(namespace)}}}
             assert cluster.api.request("PATCH", path_of(namespace), body, content_type=MERGE).ok
 
     try:
         label(lambda _: None)
         yield
     finally:
-        label(lambda namespace: namespace["metadata"]["labels"][words.PSA_ENFORCE])
+        label(lambda namespace: namespace["metadata"]["labels"][vocabulary.PSA_ENFORCE])
         settle(cluster, "pod-security", refused=True)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from attack_lab import Cluster
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster.api import path_of
 from tenancy.kube.requests import Impersonation, collection
 from tenancy.planning.kubernetes import flow_control
@@ -55,7 +55,7 @@ def test_every_person_of_a_tenant_has_the_tenants_level(cluster: Cluster) -> Non
 def test_every_service_account_of_a_tenant_has_the_tenants_level(cluster: Cluster) -> None:
     for tenant in cluster.plan.tenants:
         for space in tenant.namespaces:
-            who = account(space.name, words.DEFAULT_ACCOUNT)
+            who = account(space.name, vocabulary.DEFAULT_ACCOUNT)
             assert had(cluster, who) == (TENANTS, TENANTS), space.name
             # What is no resource counts too.
             assert had(cluster, who, "/version") == (TENANTS, TENANTS), space.name
@@ -63,7 +63,7 @@ def test_every_service_account_of_a_tenant_has_the_tenants_level(cluster: Cluste
 
 def test_the_platform_and_what_runs_in_its_namespaces_has_the_platforms_level(cluster: Cluster) -> None:
     group = cluster.scene.environment.platform.group
-    kueue = account(words.QUEUE_NAMESPACE, "kueue-controller-manager")
+    kueue = account(vocabulary.QUEUE_NAMESPACE, "kueue-controller-manager")
     for who in (Impersonation("jane", (group,)), kueue):
         assert had(cluster, who) == (PLATFORM, PLATFORM), who
 
@@ -92,7 +92,7 @@ def test_an_identity_of_neither_the_system_nor_the_platform_is_bounded_as_tenant
 def test_a_request_to_anothers_namespace_is_its_authors_and_refused_all_the_same(cluster: Cluster) -> None:
     first_namespace, second_namespace = (tenant.namespaces[0].name for tenant in cluster.plan.tenants[:2])
     path = f"/api/v1/namespaces/{second_namespace}/pods"
-    who = account(first_namespace, words.DEFAULT_ACCOUNT)
+    who = account(first_namespace, vocabulary.DEFAULT_ACCOUNT)
     assert cluster.api.request("GET", path, identity=who).status == 403
     assert had(cluster, who, path) == (TENANTS, TENANTS)
 
@@ -113,8 +113,8 @@ def flow_control_objects(cluster: Cluster) -> tuple[dict[str, Any], ...]:
 
 def test_without_the_schemas_tenants_share_a_level_with_kueue(cluster: Cluster) -> None:
     """Without them both fall into Kubernetes' own for service accounts."""
-    tenant = account(cluster.plan.tenants[0].namespaces[0].name, words.DEFAULT_ACCOUNT)
-    kueue = account(words.QUEUE_NAMESPACE, "kueue-controller-manager")
+    tenant = account(cluster.plan.tenants[0].namespaces[0].name, vocabulary.DEFAULT_ACCOUNT)
+    kueue = account(vocabulary.QUEUE_NAMESPACE, "kueue-controller-manager")
     with without(cluster, flow_control.TENANTS), without(cluster, flow_control.PLATFORM):
         service_account_level = {("service-accounts", "workload-low")}
         until_clear(

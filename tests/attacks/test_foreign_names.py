@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from attack_lab import Cluster, _edit, deployed, gaps, local
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.planning import make_plan
 from tenancy.spec.loader import load
 
@@ -36,5 +36,5 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def test_every_attack_is_refused_and_its_twin_admitted_whatever_the_namespaces_are_called(foreign: Cluster) -> None:
     names = [space.name for tenant in foreign.plan.tenants for space in tenant.namespaces]
     assert "night-runs" in names
-    assert not [name for name in names if words.SEPARATOR in name]
+    assert not [name for name in names if vocabulary.SEPARATOR in name]
     assert gaps(foreign, [attack for attack in foreign.attacks if not attack.skipped]) == []

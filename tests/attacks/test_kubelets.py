@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster import denial
 from tenancy.cluster.api import Api, Response
 from tenancy.cluster.denial import AuditLog
@@ -51,7 +51,7 @@ def labelled(key: str, value: str | None) -> Object:
 
 
 def other_pool(cluster: Cluster, node: Object) -> str:
-    return next(name for name in cluster.scene.environment.pools if name != node["metadata"]["labels"][words.POOL])
+    return next(name for name in cluster.scene.environment.pools if name != node["metadata"]["labels"][vocabulary.POOL])
 
 
 def judged(api: Api, path: str, body: Object, who: Impersonation | None = None) -> tuple[int, str]:
@@ -202,16 +202,16 @@ def test_what_a_kubelet_cannot_do_by_itself_no_pod_on_its_node_does_for_it(
     cluster: Cluster, daemon: Api, node: Object, path: str
 ) -> None:
     """The twin is another label, which the pod's account may write."""
-    moved = labelled(words.POOL, other_pool(cluster, node))
+    moved = labelled(vocabulary.POOL, other_pool(cluster, node))
     assert judged(daemon, node_path(node) + path, moved) == (403, GUARD)
-    assert judged(daemon, node_path(node) + path, labelled(words.POOL, None)) == (403, GUARD)
+    assert judged(daemon, node_path(node) + path, labelled(vocabulary.POOL, None)) == (403, GUARD)
     assert judged(daemon, node_path(node) + path, labelled(NOTE, "hello")) == (200, deniers.NONE)
 
 
 def test_an_account_without_a_pod_on_the_node_is_the_platforms_to_trust(cluster: Cluster, daemon: Api) -> None:
     """The same account, the same label, on a node where it does not run: Karpenter's controllers label nodes so."""
     elsewhere = next(n for n in cluster.api.items("/api/v1/nodes") if n["metadata"]["name"] != _runs_on(cluster))
-    moved = labelled(words.POOL, other_pool(cluster, elsewhere))
+    moved = labelled(vocabulary.POOL, other_pool(cluster, elsewhere))
     assert judged(daemon, node_path(elsewhere), moved) == (200, deniers.NONE)
 
 
@@ -222,7 +222,7 @@ def _runs_on(cluster: Cluster) -> str:
 @pytest.mark.parametrize(
     ("account", "space", "refused"),
     [
-        ("node-feature-discovery", words.OPERATOR_NAMESPACE, True),
+        ("node-feature-discovery", vocabulary.OPERATOR_NAMESPACE, True),
         ("karpenter", "kube-system", False),
         ("node-controller", "kube-system", False),
     ],
@@ -233,7 +233,7 @@ def test_feature_discovery_moves_no_node_and_what_makes_nodes_does(
     """Whatever their rights are: with all of them the guard is what is left. What NFD publishes passes."""
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{space}", "system:masters")
     who = Impersonation(f"system:serviceaccount:{space}:{account}", groups)
-    moved = labelled(words.POOL, other_pool(cluster, node))
+    moved = labelled(vocabulary.POOL, other_pool(cluster, node))
     assert judged(cluster.api, node_path(node), moved, who) == ((403, GUARD) if refused else (200, deniers.NONE))
     published: dict[str, Any] = labelled("feature.node.kubernetes.io/cpu-model.vendor_id", "Intel")
     assert judged(cluster.api, node_path(node), published, who) == (200, deniers.NONE)

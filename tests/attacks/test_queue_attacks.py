@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from attack_lab import Cluster, Mutant, claimed, gaps, refused_by, removed, turned, without_controllers
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.controllers import COUNTED, DOMAIN, HELD, KUEUE, MANAGED, PARENT, QUEUE, RUN_TIME, URGENCY
 from tenancy.cluster.api import Response, path_of
 from tenancy.kube import deniers
@@ -28,7 +28,7 @@ from tenancy.verify.attacks import Attack, AttackedNamespace, Request, Scene, di
 from tenancy.verify.verification import ask, run
 from tests.waiting import until_clear
 
-QUEUE_ITSELF = Impersonation(KUEUE, ("system:serviceaccounts", f"system:serviceaccounts:{words.QUEUE_NAMESPACE}"))
+QUEUE_ITSELF = Impersonation(KUEUE, ("system:serviceaccounts", f"system:serviceaccounts:{vocabulary.QUEUE_NAMESPACE}"))
 
 HOOKS = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration"}
 POD_HOOK = "mpod.kb.io"
@@ -386,7 +386,7 @@ def _backstop_probe(scene: Scene, rule: str) -> Attack:
         request = Request("POST", path, put(pod, "/spec/nodeName", "node-1"), JOB_CONTROLLER)
         return attack(name, rule, "choose a node without the scheduler", guard, request, twin_body=pod)
     if rule == "kueue-09":
-        queued_pod = put(pod, f"/metadata/labels/{escaped(QUEUE)}", words.DEFAULT_QUEUE)
+        queued_pod = put(pod, f"/metadata/labels/{escaped(QUEUE)}", vocabulary.DEFAULT_QUEUE)
         request = Request("POST", path, queued_pod, place.developer)
         return attack(name, rule, "start at once", guard, request, twin_who=JOB_CONTROLLER)
     at, little = "/spec/containers/0/resources", {"cpu": "1", "memory": "1Gi"}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from attack_lab import Cluster, apply, without_controllers
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster import denial
 from tenancy.cluster.api import Api
 from tenancy.kube import deniers
@@ -354,7 +354,7 @@ def _replicas(
 
 @contextmanager
 def _spread_as(
-    cluster: Cluster, place: AttackedNamespace, spread: str | None, key: str = words.SPREAD
+    cluster: Cluster, place: AttackedNamespace, spread: str | None, key: str = vocabulary.SPREAD
 ) -> Generator[None]:
     """The place's namespace as one of a tier that spreads its pods so."""
     path = f"/api/v1/namespaces/{place.name}"
@@ -373,7 +373,7 @@ def _spread_as(
 
 def test_a_pod_without_cost_labels_gets_those_of_its_namespace(cluster: Cluster, home: AttackedNamespace) -> None:
     namespace_labels = cluster.api.request("GET", f"/api/v1/namespaces/{home.name}").body["metadata"]["labels"]
-    cost_labels = {key: namespace_labels[key] for key in words.CHARGED_LABELS if key in namespace_labels}
+    cost_labels = {key: namespace_labels[key] for key in vocabulary.CHARGED_LABELS if key in namespace_labels}
     pod = home.pod()
     assert cost_labels
     assert not cost_labels.keys() & pod["metadata"]["labels"].keys()
@@ -419,7 +419,7 @@ def test_the_pods_of_a_job_are_spread_where_the_tier_says_so(
 ) -> None:
     suspended = put(workload("Job", put(home.pod(), "/metadata/name", "spread-job")), "/spec/suspend", True)
     with (
-        _spread_as(cluster, home, spread_of, words.SPREAD_OF),
+        _spread_as(cluster, home, spread_of, vocabulary.SPREAD_OF),
         _created(cluster.api, collection("batch/v1", "Job", home.name), suspended, home.developer) as job_path,
     ):
         job = cluster.api.request("GET", job_path).body["metadata"]
@@ -443,11 +443,13 @@ def test_all_pods_of_a_namespace_are_spread_where_the_tier_says_so(cluster: Clus
     def left_alone() -> bool:
         return not _selectors(cluster.api.request("POST", f"{pods}?dryRun=All", home.pod(), home.developer).body)
 
-    with _spread_as(cluster, home, "namespace", words.SPREAD_OF):
+    with _spread_as(cluster, home, "namespace", vocabulary.SPREAD_OF):
         until_clear(left_alone, "the API server has not noticed the annotation")
         with _created(cluster.api, pods, home.pod(), home.developer) as pod_path:
             pod = cluster.api.request("GET", pod_path).body
-            assert _selectors(pod) == [{"matchLabels": {words.TENANT: pod["metadata"]["labels"][words.TENANT]}}]
+            assert _selectors(pod) == [
+                {"matchLabels": {vocabulary.TENANT: pod["metadata"]["labels"][vocabulary.TENANT]}}
+            ]
 
 
 OWN_CONSTRAINT = {

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from attack_lab import Cluster, gaps, refused_by
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster import denial
 from tenancy.kube import deniers
 from tenancy.kube.objects import Object
@@ -270,7 +270,7 @@ def test_a_running_pods_image_and_tolerations_are_judged_again(
             "sched-01",
             "one more toleration",
             cluster.scene.guard("sched-01", "pods"),
-            Request("PATCH", path + query, put(tolerate, key, words.POOL), me, kind),
+            Request("PATCH", path + query, put(tolerate, key, vocabulary.POOL), me, kind),
             twin_body=tolerate,
         ),
     ]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster.api import Response
 from tenancy.cluster.preflight import wait_for_guards
 from tenancy.lifecycle.removal import RemovalTimeout, end_and_remove
@@ -41,7 +41,7 @@ TENANT = town.tenant(
     more=f"namespaces: [{{name: old, namespace-name: {HOME}, quota: {{config-maps: 2}}}}]\nadopt: true\n",
 )
 ORIGINAL_METADATA = {
-    "labels": {"team": "blue-team", words.PSA_ENFORCE: "baseline", "blue.example/stage": "live"},
+    "labels": {"team": "blue-team", vocabulary.PSA_ENFORCE: "baseline", "blue.example/stage": "live"},
     "annotations": {"blue.example/contact": "blue@bank.example"},
 }
 """Labels and annotations of the namespace before its adoption. The plan writes the first two labels itself."""
@@ -215,8 +215,8 @@ def test_guards_that_warn_are_asked_before_the_namespace_is_ours(project: Projec
     assert rules(space, "Secret token") == {"id-02"}
     assert rules(space, "NetworkPolicy legacy") == set()
     changes = {finding["what"]: (finding["now"], finding["then"]) for finding in findings_of_topic(space, "changes")}
-    assert changes[f"label {words.TENANT}"] == ("–", "fraud")
-    assert changes[f"label {words.PSA_ENFORCE}"] == ("baseline", "restricted")
+    assert changes[f"label {vocabulary.TENANT}"] == ("–", "fraud")
+    assert changes[f"label {vocabulary.PSA_ENFORCE}"] == ("baseline", "restricted")
     remaining_objects = {finding["what"]: finding["now"] for finding in findings_of_topic(space, "stays beside")}
     assert remaining_objects == {
         "RoleBinding legacy": "Group legacy-team as edit",
@@ -279,7 +279,7 @@ def test_verify_says_that_guards_only_warn(project: Project) -> None:
 
 
 def test_the_guards_are_known_to_be_in_force_while_they_warn(scene: Scene) -> None:
-    marker = scene.api.request("GET", f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps/guards").body
+    marker = scene.api.request("GET", f"/api/v1/namespaces/{vocabulary.PLATFORM_NAMESPACE}/configmaps/guards").body
     assert marker["data"]["digest"] == scene.plan.platform.marker["data"]["digest"]
     wait_for_guards(scene.api, marker["data"]["digest"])
 
@@ -321,7 +321,7 @@ def test_mended_it_is_enforced_and_the_report_is_empty(project: Project, scene: 
 
 def own_metadata(scene: Scene) -> dict[str, dict[str, str]]:
     metadata = scene.api.request("GET", f"/api/v1/namespaces/{HOME}").body["metadata"]
-    servers = {words.SPACE_NAME}
+    servers = {vocabulary.SPACE_NAME}
     return {
         place: {k: v for k, v in metadata[place].items() if k not in servers} for place in ("labels", "annotations")
     }
@@ -339,7 +339,7 @@ def test_a_namespace_that_was_taken_over_is_given_back_as_it_was_and_its_work_st
 ) -> None:
     """A deployment that guards refused is made and rolled as before; pods with GPUs stay refused, as in any namespace
     that is no tenant's."""
-    record = own_metadata(scene)["annotations"][words.BEFORE_ADOPTION]
+    record = own_metadata(scene)["annotations"][vocabulary.BEFORE_ADOPTION]
     assert json.loads(record)["labels"] == ORIGINAL_METADATA["labels"]
     elsewhere = deployment("elsewhere", image="docker.io/library/app:1")
     assert make(scene, elsewhere, "?dryRun=All").status == 403
@@ -400,7 +400,7 @@ def test_it_is_taken_over_again(project: Project, scene: Scene) -> None:
     project.write(FILE, TENANT)
     result = project.tenancy("up", "local")
     assert result.code == 0, result.text
-    assert own_metadata(scene)["labels"][words.TENANT] == "fraud"
+    assert own_metadata(scene)["labels"][vocabulary.TENANT] == "fraud"
 
 
 # OffboardingStage

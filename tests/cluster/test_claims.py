@@ -17,8 +17,7 @@ from unittest import mock
 import pytest
 from click.testing import CliRunner
 
-from tenancy.catalog import gpus
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import gpus, vocabulary
 from tenancy.cli import main
 from tenancy.cluster import denial
 from tenancy.cluster.api import Api, path_of
@@ -92,7 +91,7 @@ def deployed(spec: SpecFolder, root: Path) -> Generator[Cluster]:
             api = Api(plan.context)
             # The readiness probe is the last policy: a server that knows it knows every guard.
             question = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "are-the-guards-in-force"}}
-            readiness_probe = f"{core(words.PLATFORM_NAMESPACE, 'configmaps')}?dryRun=All"
+            readiness_probe = f"{core(vocabulary.PLATFORM_NAMESPACE, 'configmaps')}?dryRun=All"
             until_clear(lambda: api.request("POST", readiness_probe, question).ok, "the guards are enforced")
             quotas = [path_of(o) for o in plan.objects() if o["kind"] == "ResourceQuota"]
             default_objects = ("serviceaccounts/default", "configmaps/kube-root-ca.crt")
@@ -118,7 +117,7 @@ def _status(api: Api, path: str) -> Object:
 
 def in_the_lab(spec: SpecFolder) -> None:
     """Without queues: what is asked about is claims, and what no queue holds back is refused at once."""
-    spec.edit("environment.yaml", "context: small-context", f"context: {words.LAB_CONTEXT}")
+    spec.edit("environment.yaml", "context: small-context", f"context: {vocabulary.LAB_CONTEXT}")
     spec.add("environment.yaml", "queues: {scheduler: none}\n")
     spec.edit("tenants/fraud.yaml", ", sharing: lend-and-borrow, lending-limit: 8, borrowing-limit: 16", "")
 
@@ -330,7 +329,7 @@ def test_where_no_claim_of_the_tenants_is_admitted_the_twin_is_the_platforms(dra
     place = dra.place("fraud--train")
     poor = replace(place, tenant=place.tenant.model_copy(update={"gpus": {}}), usable_gpus={}, device_classes=())
     attacks = [*foreign_class_attacks(dra.scene, poor, "l4"), over_quota(poor, "a100-1g.5gb", 0)]
-    assert {a.twin.path.split("/")[5] for a in attacks} == {words.PLATFORM_NAMESPACE}
+    assert {a.twin.path.split("/")[5] for a in attacks} == {vocabulary.PLATFORM_NAMESPACE}
     assert dra.gaps(attacks) == []
 
 
@@ -380,14 +379,14 @@ def test_a_namespace_that_lost_its_list_of_classes_admits_no_claim(dra: Cluster)
     probe = attack("damaged", "gpu-08", "", dra.scene.guard("gpu-08", CLAIMS), request, twin_who=None)
 
     def annotate(value: str | None) -> None:
-        body = {"metadata": {"annotations": {words.ALLOWED_DEVICE_CLASSES: value}}}
+        body = {"metadata": {"annotations": {vocabulary.ALLOWED_DEVICE_CLASSES: value}}}
         assert dra.api.request("PATCH", path_of(namespace), body, content_type=MERGE).ok
 
     try:
         annotate(None)
         until_clear(lambda: not run(dra.api, [probe], twins=False)[0].refused, "claims of the namespace are refused")
     finally:
-        annotate(namespace["metadata"]["annotations"][words.ALLOWED_DEVICE_CLASSES])
+        annotate(namespace["metadata"]["annotations"][vocabulary.ALLOWED_DEVICE_CLASSES])
         until_clear(lambda: run(dra.api, [probe], twins=False)[0].status >= 400, "claims of the namespace are admitted")
 
 

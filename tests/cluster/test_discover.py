@@ -9,7 +9,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cli import main
 from tenancy.lab import control_plane
 from tenancy.planning.common.pools import fake_nodes
@@ -34,7 +34,7 @@ def kubeconfig(environment: Environment, tmp_path_factory: pytest.TempPathFactor
 @pytest.mark.usefixtures("kubeconfig")
 def test_the_nodes_of_a_cluster_are_written_as_pools_and_flavors(environment: Environment, tmp_path: Path) -> None:
     out = tmp_path / "pools.yaml"
-    result = CliRunner().invoke(main, ["discover", "--context", words.LAB_CONTEXT, "--out", str(out)])
+    result = CliRunner().invoke(main, ["discover", "--context", vocabulary.LAB_CONTEXT, "--out", str(out)])
     assert result.exit_code == 0, result.output
     discovered = yaml.safe_load(out.read_text("utf-8"))
     assert {*discovered["pools"]} == {*environment.pools}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster.api import Api, path_of
 from tenancy.deploy.fleet_drift import tenants_with_drift
 from tenancy.kube.requests import APPLY, MERGE
@@ -46,7 +46,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
         patch.setenv("GPU_TENANCY_LAB", str(home))
         try:
             control_plane.up(root=ROOT, nodes=[])
-            yield Api(words.LAB_CONTEXT, str(home / "kubeconfig"))
+            yield Api(vocabulary.LAB_CONTEXT, str(home / "kubeconfig"))
         finally:
             control_plane.down(root=ROOT)
 
@@ -68,11 +68,11 @@ def as_planned(api: Api, plan: Plan) -> None:
 
 CHANGES = {
     "changed": ("PATCH", QUOTA, {"spec": {"hard": {"pods": "9999"}}}),
-    "annotated": ("PATCH", QUOTA, {"metadata": {"annotations": {f"{words.PREFIX}note": "x"}}}),
+    "annotated": ("PATCH", QUOTA, {"metadata": {"annotations": {f"{vocabulary.PREFIX}note": "x"}}}),
     "deleted": ("DELETE", QUOTA, None),
-    "without the environment": ("PATCH", QUOTA, {"metadata": {"labels": {words.ENVIRONMENT: None}}}),
-    "of another tenant": ("PATCH", QUOTA, {"metadata": {"labels": {words.TENANT: "research"}}}),
-    "of no tenant": ("PATCH", QUOTA, {"metadata": {"labels": {words.TENANT: None}}}),
+    "without the environment": ("PATCH", QUOTA, {"metadata": {"labels": {vocabulary.ENVIRONMENT: None}}}),
+    "of another tenant": ("PATCH", QUOTA, {"metadata": {"labels": {vocabulary.TENANT: "research"}}}),
+    "of no tenant": ("PATCH", QUOTA, {"metadata": {"labels": {vocabulary.TENANT: None}}}),
 }
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.lab import control_plane, ports, processes
 from tenancy.lab.api import ApiError, LabApi
 from tenancy.lab.components import COMPONENTS, KUEUE
@@ -44,7 +44,7 @@ def values(**more: Any) -> dict[str, Any]:
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
         "kind": "Configuration",
         "manageJobsWithoutQueueName": True,
-        "managedJobsNamespaceSelector": {"matchExpressions": [{"key": words.TENANT, "operator": "Exists"}]},
+        "managedJobsNamespaceSelector": {"matchExpressions": [{"key": vocabulary.TENANT, "operator": "Exists"}]},
         "clientConnection": {"qps": 300, "burst": 500},
         "integrations": {"frameworks": ["batch/job", "pod", "deployment"]},
         **more,
@@ -76,7 +76,7 @@ def engineer(lab: Lab, root: Path) -> Iterator[LabApi]:
     control_plane.up(root=root, queues=values())
     apply_nodes([gpu_node("gpu-0")], lab)
     with LabApi(lab, ports.remembered(lab)["kube-apiserver"], identity="platform") as api:
-        api.apply("/api/v1/namespaces", kind("v1", "Namespace", TENANT, labels={words.TENANT: "fraud"}))
+        api.apply("/api/v1/namespaces", kind("v1", "Namespace", TENANT, labels={vocabulary.TENANT: "fraud"}))
         until(lambda: served(api, f"/api/v1/namespaces/{TENANT}/serviceaccounts/default"), "the namespace takes pods")
         api.apply(f"{QUEUES}/resourceflavors", queue_kind("ResourceFlavor", "a100"))
         api.apply(f"{QUEUES}/clusterqueues", cluster_queue("fraud"))
@@ -110,13 +110,13 @@ def gpu_node(name: str) -> dict[str, Any]:
 
 def pod(name: str, seconds: str | None = None) -> dict[str, Any]:
     """A pod outside of the queues."""
-    notes = {} if seconds is None else {words.LAB_SECONDS: seconds}
+    notes = {} if seconds is None else {vocabulary.LAB_SECONDS: seconds}
     return kind("v1", "Pod", name, {"containers": [{"name": "main", "image": "fake"}]}, annotations=notes)
 
 
 def job(name: str, gpus: int, seconds: str | None = None) -> dict[str, Any]:
     container = {"name": "main", "image": "fake", "resources": {"limits": {GPU: str(gpus)}}}
-    notes = {} if seconds is None else {words.LAB_SECONDS: seconds}
+    notes = {} if seconds is None else {vocabulary.LAB_SECONDS: seconds}
     spec = {"containers": [container], "restartPolicy": "Never"}
     return kind("batch/v1", "Job", name, {"template": {"metadata": {"annotations": notes}, "spec": spec}})
 

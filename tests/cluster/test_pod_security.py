@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.check.judge import judge
 from tenancy.check.reader import FilePosition, Manifests
 from tenancy.kube.pod_templates import templates_of
@@ -199,7 +199,7 @@ def job_of(item: Object) -> Object:
 
 
 def namespace(level: str, version: str) -> Object:
-    labels = {words.PSA_ENFORCE: level, words.PSA_VERSION: version, words.TENANT: "acme"}
+    labels = {vocabulary.PSA_ENFORCE: level, vocabulary.PSA_VERSION: version, vocabulary.TENANT: "acme"}
     name = f"{level}-{version.replace('.', '-')}"
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
@@ -211,7 +211,7 @@ EACH_SPACE = [
         space,
         id=space["metadata"]["name"],
         marks=()
-        if space["metadata"]["labels"][words.PSA_VERSION] in {VERSIONS[0], VERSIONS[-1]}
+        if space["metadata"]["labels"][vocabulary.PSA_VERSION] in {VERSIONS[0], VERSIONS[-1]}
         else pytest.mark.exhaustive(reason="the versions between; `make test` asks the oldest and the newest"),
     )
     for space in SPACES
@@ -286,7 +286,7 @@ def test_the_guard_refuses_a_job_exactly_where_pod_security_refuses_its_pod(serv
     by_server = {case: refused(answer(server, name, made_of(case)), BY_SERVER) for case in CASES}
     by_guard = {case: refused(answer(server, name, job_of(made_of(case))), BY_GUARD) for case in CASES}
     assert {case for case in CASES if by_server[case] != by_guard[case]} == set()
-    if space["metadata"]["labels"][words.PSA_ENFORCE] == "restricted":
+    if space["metadata"]["labels"][vocabulary.PSA_ENFORCE] == "restricted":
         assert sum(by_server.values()) >= len(BAD) - 5, "a server that refuses nothing proves nothing"
 
 

@@ -12,7 +12,7 @@ import judges
 import pytest
 import yaml
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.instances import MACHINES
 from tenancy.lab import control_plane, ports
 from tenancy.lab.api import ApiError, LabApi
@@ -60,7 +60,7 @@ GPU_TOLERATION: Toleration = {"key": GPU, "operator": "Equal", "value": "present
 
 
 def pool_toleration(pool: str) -> Toleration:
-    return {"key": words.POOL, "operator": "Equal", "value": pool, "effect": "NoSchedule"}
+    return {"key": vocabulary.POOL, "operator": "Equal", "value": pool, "effect": "NoSchedule"}
 
 
 def tolerations_of(pool: str) -> list[Toleration]:
@@ -292,7 +292,7 @@ def machines(lab: Lab, api: LabApi, bank: Loaded) -> dict[str, dict[str, int]]:
     fields = bank.environment.model_dump(mode="json", by_alias=True, exclude_unset=True)
     environment = Environment.model_validate({**fields, "flavors": flavors, "pools": pools, "prices": {}})
     apply_nodes(fake_nodes(environment), lab)
-    return {node["metadata"]["labels"][words.POOL]: offered(node) for node in api.get(NODES)["items"]}
+    return {node["metadata"]["labels"][vocabulary.POOL]: offered(node) for node in api.get(NODES)["items"]}
 
 
 SUFFIXES = {"": 1, "m": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 1000}
@@ -351,11 +351,11 @@ def test_efa_takes_the_addresses_of_an_interface_and_nothing_else(
 
 
 def test_the_bank_has_its_nodes_with_what_its_files_say(nodes: dict[str, dict[str, Any]]) -> None:
-    pools = [node["metadata"]["labels"][words.POOL] for node in nodes.values()]
+    pools = [node["metadata"]["labels"][vocabulary.POOL] for node in nodes.values()]
     assert {pool: pools.count(pool) for pool in set(pools)} == COUNTS
     for name, node in nodes.items():
         extended = {what: count for what, count in offered(node).items() if "/" in what}
-        assert extended == OFFERED[node["metadata"]["labels"][words.POOL]], name
+        assert extended == OFFERED[node["metadata"]["labels"][vocabulary.POOL]], name
 
 
 def test_a_node_has_the_labels_and_taints_that_aws_would_give_it(
@@ -363,7 +363,7 @@ def test_a_node_has_the_labels_and_taints_that_aws_would_give_it(
 ) -> None:
     effects = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute"}
     for name, node in nodes.items():
-        labels, group = node["metadata"]["labels"], groups[node["metadata"]["labels"][words.POOL]]
+        labels, group = node["metadata"]["labels"], groups[node["metadata"]["labels"][vocabulary.POOL]]
         assert {**group.labels, **birth_labels(group.user_data)}.items() <= labels.items(), name
         assert labels["node.kubernetes.io/instance-type"] == group.instance
         assert labels["topology.kubernetes.io/zone"] in group.zones
@@ -380,14 +380,14 @@ def birth_labels(user_data: str) -> dict[str, str]:
     flags = yaml.safe_load(text)["spec"]["kubelet"].get("flags", [])
     pairs = [pair for flag in flags for pair in flag.removeprefix("--node-labels=").split(",")]
     labels = dict(pair.split("=") for pair in pairs)
-    return {key: value for key, value in labels.items() if key != words.PREFIX + "layout"}
+    return {key: value for key, value in labels.items() if key != vocabulary.PREFIX + "layout"}
 
 
 def test_nodes_of_a_pool_are_spread_over_its_zones(nodes: dict[str, dict[str, Any]]) -> None:
     zones: dict[str, set[str]] = {}
     for node in nodes.values():
         labels = node["metadata"]["labels"]
-        zones.setdefault(labels[words.POOL], set()).add(labels["topology.kubernetes.io/zone"])
+        zones.setdefault(labels[vocabulary.POOL], set()).add(labels["topology.kubernetes.io/zone"])
     assert {pool: len(pool_zones) for pool, pool_zones in zones.items()} == {
         "train-a100": 1,
         "train-efa": 1,
@@ -456,7 +456,7 @@ def test_the_toleration_that_the_api_server_adds_opens_no_pool_of_slices(schedul
 def test_a_restricted_pool_is_closed_to_pods_without_its_own_toleration(
     scheduler: Scheduler, pool: str, resource: str
 ) -> None:
-    unit, selector = {resource: "1"}, {words.POOL: pool}
+    unit, selector = {resource: "1"}, {vocabulary.POOL: pool}
     foreign_pool = "notebooks" if pool != "notebooks" else "serve-mig"
     none = scheduler.ask(unit, [GPU_TOLERATION], selector)
     wrong = scheduler.ask(unit, [GPU_TOLERATION, pool_toleration(foreign_pool)], selector)
@@ -471,7 +471,7 @@ def test_a_restricted_pool_is_closed_to_pods_without_its_own_toleration(
 )
 def test_the_toleration_of_a_pool_is_none_of_gpu_nodes(scheduler: Scheduler, pool: str, resource: str) -> None:
     """For whole GPUs the API server adds it."""
-    unit, selector = {resource: "1"}, {words.POOL: pool}
+    unit, selector = {resource: "1"}, {vocabulary.POOL: pool}
     scheduler.refused(
         scheduler.ask(unit, [pool_toleration(pool)], selector), f"{OF_GPUS} node(s) had untolerated taint(s)"
     )

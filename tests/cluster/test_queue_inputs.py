@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.components.kubernetes.manifest import IMMUTABLE_FIELDS
 from tenancy.kube.objects import Object
 from tenancy.lab import control_plane, ports
@@ -254,9 +254,9 @@ ROWS = (
     Row("a check on another's flavor", QUEUE, spec_of(admissionChecksStrategy={"admissionChecks": [{"name": "provisioning", "onFlavors": ["serve"]}]}), "Unsupported value", "a queue asks for its own pools that scale"),
     Row("a queue's name in capitals", QUEUE, with_name("Fraud--batch"), "RFC 1123", Input(FRAUD, "tenant: fraud\n", "tenant: Fraud\n", "name-01", "tenant")),
     Row("a queue's name with a tier's space", QUEUE, with_name("fraud--ba tch"), "RFC 1123", Input(ENV, "  batch:\n", "  ba tch:\n", "", "tiers.ba tch")),
-    Row("a selector that is no label", QUEUE, spec_of(namespaceSelector={"matchLabels": {words.TENANT: "t" * 64}}), "must be no more than 63", Input(FRAUD, "tenant: fraud\n", f"tenant: {'t' * 64}\n", "name-01", "tenant")),
+    Row("a selector that is no label", QUEUE, spec_of(namespaceSelector={"matchLabels": {vocabulary.TENANT: "t" * 64}}), "must be no more than 63", Input(FRAUD, "tenant: fraud\n", f"tenant: {'t' * 64}\n", "name-01", "tenant")),
     Row("a parent in capitals", COHORT, spec_of(parentName="department--Risk"), "should match", Input(ENV, "    risk: {title", "    Risk: {title", "", "organisation.departments.Risk")),
-    Row("a pool in capitals", FLAVOR, lambda o: o["spec"]["nodeLabels"].update({words.POOL: "Train!"}), "Invalid value", Input(ENV, "  train: {inst", "  Train!: {inst", "name-01", "pools.Train!")),
+    Row("a pool in capitals", FLAVOR, lambda o: o["spec"]["nodeLabels"].update({vocabulary.POOL: "Train!"}), "Invalid value", Input(ENV, "  train: {inst", "  Train!: {inst", "name-01", "pools.Train!")),
     Row("nine node labels", FLAVOR, lambda o: o["spec"]["nodeLabels"].update({f"l{i}": "x" for i in range(9)}), "8", "a flavor has one label, the pool's"),
     Row("nine taints", FLAVOR, spec_of(nodeTaints=[{"key": f"k{i}", "effect": "NoSchedule"} for i in range(9)]), "8", DERIVED),
     Row("one taint twice", FLAVOR, lambda o: o["spec"]["nodeTaints"].append(o["spec"]["nodeTaints"][0]), "unique by key and effect", DERIVED),

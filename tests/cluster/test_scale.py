@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bench.guards import fleet
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.planning import Plan, make_plan
 from tenancy.spec.loader import load
 
@@ -43,4 +43,4 @@ def test_what_a_guard_reads_of_a_namespace_does_not_grow_with_tenants(fleets: di
         return space.namespace["metadata"]["annotations"], space.namespace["metadata"]["labels"]
 
     assert list(map(read, small_fleet)) == list(map(read, large_fleet))
-    assert words.ALLOWED_RESOURCES in read(small_fleet[0])[0]
+    assert vocabulary.ALLOWED_RESOURCES in read(small_fleet[0])[0]

@@ -19,7 +19,7 @@ import pytest
 import yaml
 from virtual_worlds import DIGEST, SETTINGS, SHARED_REGISTRY
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster.denial import AuditLog
 from tenancy.kube import deniers
 from tenancy.kube.objects import Object
@@ -270,7 +270,7 @@ def test_it_runs_as_the_syncer_with_a_token_and_within_all_limits(cluster: Clust
     assert pod_object["spec"]["serviceAccountName"] == "virtual-cluster"
     projected = [v["projected"]["sources"] for v in pod_object["spec"]["volumes"] if "projected" in v]
     assert any("serviceAccountToken" in source for sources in projected for source in sources)
-    assert pod_object["metadata"]["labels"][words.TENANT] == "fraud"
+    assert pod_object["metadata"]["labels"][vocabulary.TENANT] == "fraud"
     claim = core(HOME, "persistentvolumeclaims", f"data-{plane['metadata']['name']}-0")
     assert cluster.api.request("GET", claim).ok
 
@@ -284,7 +284,7 @@ def test_a_pod_of_the_syncers_is_judged_like_any_other(cluster: Cluster, synced:
     token = [{"serviceAccountToken": {"path": "token"}}]
     owner = {"apiVersion": "v1", "kind": "Service", "name": "virtual-cluster", "uid": "u", "controller": True}
     spec, first = "/spec", "/spec/containers/0"
-    others = [{"key": words.POOL, "operator": "Equal", "value": "notebooks", "effect": "NoSchedule"}]
+    others = [{"key": vocabulary.POOL, "operator": "Equal", "value": "notebooks", "effect": "NoSchedule"}]
     off: dict[str, tuple[str, Any]] = {
         "kueue-01": ("/metadata/labels/kueue.x-k8s.io~1queue-name", "others"),
         "kueue-02": ("/metadata/ownerReferences", [owner]),

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.components.kubernetes.manifest import BACKGROUND_DELETION
 from tenancy.lab import control_plane, ports, processes
 from tenancy.lab.api import ApiError, LabApi
@@ -28,7 +28,7 @@ from tests.waiting import PATIENCE, until
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ("__main__.py", "Pulumi.yaml", "policy", "stacks", "tenancy")
-OWN_OBJECTS = f"labelSelector={words.ENVIRONMENT}"
+OWN_OBJECTS = f"labelSelector={vocabulary.ENVIRONMENT}"
 STATE_AT_END = {"PULUMI_EXPERIMENTAL": "true", "PULUMI_SKIP_CHECKPOINTS": "true"}
 """The engine writes its state at the end of a run, not at every step: a run from nothing takes 40 % of the CPU time.
 Only a killed engine shows a difference; where tests kill one they use `every_step`."""

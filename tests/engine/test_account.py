@@ -15,7 +15,7 @@ import pytest
 from engine_aws import OnAws, on_aws
 from engine_project import CommandResult, Project
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.planning.aws.platform_plan import COST_TAGS
 from tests.tenant_aws_files import ENVIRONMENT, TENANT
 
@@ -34,7 +34,7 @@ DAY_TWO = [key for key in COST_TAGS if key != "team"]
 TAG, PROVIDER = "CostAllocationTag", "OpenIdConnectProvider"
 FORMER = '"encrypted": "true", **key, **_WHOSE}', '"encrypted": "true", **key}'
 """The parameters of the class, as they are and as they were before volumes had tags."""
-CLASS = f"/apis/storage.k8s.io/v1/storageclasses/{words.STORAGE_CLASS}"
+CLASS = f"/apis/storage.k8s.io/v1/storageclasses/{vocabulary.STORAGE_CLASS}"
 VOLUME, CLAIM = "/api/v1/persistentvolumes/kept", "/api/v1/namespaces/kube-system/persistentvolumeclaims/kept"
 COMMAND = """\
 #!{python}
@@ -182,7 +182,7 @@ def former(account: Account, first_run: CommandResult) -> dict[str, Any]:
     claim = {
         "metadata": {"name": "kept"},
         "spec": {
-            "storageClassName": words.STORAGE_CLASS,
+            "storageClassName": vocabulary.STORAGE_CLASS,
             "accessModes": ["ReadWriteOnce"],
             "resources": {"requests": {"storage": "1Gi"}},
             "volumeName": "kept",
@@ -193,7 +193,7 @@ def former(account: Account, first_run: CommandResult) -> dict[str, Any]:
         volume = {
             "metadata": {"name": "kept"},
             "spec": {
-                "storageClassName": words.STORAGE_CLASS,
+                "storageClassName": vocabulary.STORAGE_CLASS,
                 "accessModes": ["ReadWriteOnce"],
                 "capacity": {"storage": "1Gi"},
                 "persistentVolumeReclaimPolicy": "Delete",

@@ -14,7 +14,7 @@ import pytest
 from engine_project import Project, run_as_shown
 
 from tenancy import planning
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.planning import TenantPlan
 from tenancy.spec.fields.cluster import Cni
 from tenancy.spec.fields.environment import Environment
@@ -50,7 +50,7 @@ def test_the_lab_gets_the_banks_nodes(project: Project) -> None:
     run_as_shown(project, page_block("lab.md", "kubectl get nodes"))
     with project.api() as api:
         nodes = api.get("/api/v1/nodes")["items"]
-    pools = Counter(node["metadata"]["labels"][words.POOL] for node in nodes)
+    pools = Counter(node["metadata"]["labels"][vocabulary.POOL] for node in nodes)
     assert pools == {"train-a100": 72, "train-efa": 8, "serve-mig": 2, "notebooks": 1, "general": 3}
 
 

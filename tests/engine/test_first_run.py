@@ -11,7 +11,7 @@ from doors import open_doors, planned
 from engine_project import Project, children
 from fault_proxy import Fault, Trap, in_front
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tests.conftest import every
 from tests.waiting import PATIENCE
 
@@ -68,7 +68,7 @@ def test_the_next_run_takes_over_what_is_planned_and_removes_the_rest(killed: Pr
     )
     assert killed.keys_in_state() == set(killed.objects())
     after = spaces(killed)
-    assert set(after) == {words.PLATFORM_NAMESPACE, "fraud--serve", "fraud--train", "research--main"}
+    assert set(after) == {vocabulary.PLATFORM_NAMESPACE, "fraud--serve", "fraud--train", "research--main"}
     assert every(uids_before.get(name, uid) == uid for name, uid in after.items()), "no namespace was made anew"
     assert open_doors(killed, planned(killed), since, present) == []
     assert "0 of 1 stacks to run" in killed.tenancy("up", "local").out

@@ -8,7 +8,7 @@ import pytest
 from engine_project import NEW_TENANT, CommandResult, Project
 from fleet_project import make_fleet
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tests.printed import compare, page_block
 
 TENANTS = ("credit", "fraud", "risk")
@@ -17,7 +17,7 @@ DENY = "/apis/networking.k8s.io/v1/namespaces/credit/networkpolicies/default-den
 
 
 def records(project: Project) -> set[str]:
-    path = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps?labelSelector={words.PREFIX}record"
+    path = f"/api/v1/namespaces/{vocabulary.PLATFORM_NAMESPACE}/configmaps?labelSelector={vocabulary.PREFIX}record"
     with project.api() as api:
         return {item["data"]["stack"] for item in api.get(path)["items"]}
 
@@ -106,7 +106,7 @@ def test_a_run_of_many_tenants_prints_what_the_page_shows(project: Project) -> N
 )
 def test_a_lost_record_and_a_run_of_the_plain_engine_cost_a_run_that_changes_nothing(project: Project) -> None:
     versions = project.versions()
-    path = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps/stack.local--fraud"
+    path = f"/api/v1/namespaces/{vocabulary.PLATFORM_NAMESPACE}/configmaps/stack.local--fraud"
     with project.api() as api:
         api.request("DELETE", path)
     assert project.pulumi("up", "--yes", "--skip-preview", "--stack", "local--risk").code == 0

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from engine_project import Project, kill_engine
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tests.waiting import PATIENCE
 
 pytestmark = [
@@ -67,7 +67,7 @@ def test_killed_in_the_middle_twice_and_a_tenant_file_removed_the_next_run_conve
     assert project.keys_in_state() == set(project.objects()), (
         "nothing on the cluster is forgotten, nothing in the state is gone"
     )
-    tenants = {item["metadata"]["labels"].get(words.TENANT) for item in project.objects().values()}
+    tenants = {item["metadata"]["labels"].get(vocabulary.TENANT) for item in project.objects().values()}
     assert tenants == {None, "fraud", "research"}
     assert not project.exists("/api/v1/namespaces/performance--train")
     assert not orphans.keys() & project.engines().keys(), "the next run ends what the dead engine left behind"

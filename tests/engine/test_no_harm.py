@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from engine_project import ROOT, CommandResult, Project
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.lab.api import ApiError
 from tests.waiting import until
 
@@ -199,7 +199,7 @@ def test_a_preview_without_a_cluster_says_what_waits(own_program: OwnProgram) ->
         "kind": "Config",
         "clusters": [{"name": "dead", "cluster": {"server": "https://127.0.0.1:9"}}],
         "users": [{"name": "anonymous", "user": {}}],
-        "contexts": [{"name": words.LAB_CONTEXT, "context": {"cluster": "dead", "user": "anonymous"}}],
+        "contexts": [{"name": vocabulary.LAB_CONTEXT, "context": {"cluster": "dead", "user": "anonymous"}}],
     }
     own_program("config", "set", "foreign:kubeconfig", json.dumps(dead), "--stack", "dev")
     result = own_program("preview", "--stack", "dev")
@@ -311,7 +311,7 @@ def test_a_tenant_of_ones_own_program_is_made_where_guards_judge(own_program: Ow
     result = own_program("preview", "--stack", "dev")
     assert result.code == 0, result.text
     assert "waits" not in result.text
-    marker = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps/guards"
+    marker = f"/api/v1/namespaces/{vocabulary.PLATFORM_NAMESPACE}/configmaps/guards"
     with own_program.project.api() as api:
         older = {"data": {"version": "1"}}
         api.request("PATCH", marker, older)

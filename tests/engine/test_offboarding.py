@@ -12,7 +12,7 @@ from aws_double import Call
 from engine_aws import OnAws, on_aws
 from engine_project import AuditedRequest, CommandResult, Key, Project
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tests.tenant_aws_files import ENVIRONMENT, FRAUD, TENANT
 from tests.waiting import until
 
@@ -106,7 +106,7 @@ def test_on_hold_all_people_only_read_and_gain_no_right(project: Project, before
     after = project.objects()
     isolation_resources = {key for key in before if key[1] in SPACES and key[0] != "rolebindings"}
     assert {key for key in after if key[1] in SPACES and key[0] != "rolebindings"} == isolation_resources
-    notes = {after["namespaces", "", space]["metadata"]["annotations"][words.LEAVING] for space in SPACES}
+    notes = {after["namespaces", "", space]["metadata"]["annotations"][vocabulary.LEAVING] for space in SPACES}
     assert notes == {"hold"}
 
 
@@ -133,7 +133,7 @@ def test_back_from_hold_all_is_as_it_was(project: Project, before: dict[Any, Any
     spec = lambda item: {k: v for k, v in item.items() if k not in {"metadata", "status"}}  # noqa: E731
     assert {key: spec(item) for key, item in after.items()} == {key: spec(item) for key, item in before.items()}
     for space in SPACES:
-        assert words.LEAVING not in after["namespaces", "", space]["metadata"].get("annotations", {})
+        assert vocabulary.LEAVING not in after["namespaces", "", space]["metadata"].get("annotations", {})
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from engine_project import NEW_TENANT, AuditedRequest, CommandResult, Project, canonical
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster.preflight import REMOVING
 from tenancy.planning.guards import QUESTION
 from tests.waiting import until
@@ -31,7 +31,7 @@ def writes(requests: Iterator[AuditedRequest]) -> list[AuditedRequest]:
 def test_from_nothing_every_namespace_carries_its_tenant(project: Project, first: CommandResult) -> None:
     assert "done in" in first.out
     spaces = {
-        name: item["metadata"]["labels"].get(words.TENANT)
+        name: item["metadata"]["labels"].get(vocabulary.TENANT)
         for (kind, _, name), item in project.objects().items()
         if kind == "namespaces"
     }
@@ -40,7 +40,7 @@ def test_from_nothing_every_namespace_carries_its_tenant(project: Project, first
         "fraud--train": "fraud",
         "performance--train": "performance",
         "research--main": "research",
-        words.PLATFORM_NAMESPACE: None,
+        vocabulary.PLATFORM_NAMESPACE: None,
     }
 
 
@@ -82,7 +82,7 @@ def test_no_namespace_of_a_tenant_is_made_before_the_guards_are_in_force(project
     space = next(
         i
         for i, request in enumerate(requests)
-        if request.resource == "namespaces" and words.SEPARATOR in request.name and not request.dry_run
+        if request.resource == "namespaces" and vocabulary.SEPARATOR in request.name and not request.dry_run
     )
     guards = [i for i, request in enumerate(requests) if request.resource in GUARDS and not request.dry_run]
     assert guards, "guards were made"
@@ -90,7 +90,7 @@ def test_no_namespace_of_a_tenant_is_made_before_the_guards_are_in_force(project
     answers = [
         request for request in requests[max(guards) : space] if request.resource == "configmaps" and request.dry_run
     ]
-    answers = [request for request in answers if request.namespace == words.PLATFORM_NAMESPACE]
+    answers = [request for request in answers if request.namespace == vocabulary.PLATFORM_NAMESPACE]
     assert [request.code for request in answers][-10:] == [403] * 10, f"no request asked whether {QUESTION}"
 
 
@@ -197,12 +197,12 @@ def test_an_object_that_another_owner_made_is_refused_by_name(
 def test_what_lost_its_label_is_not_to_be_deleted(project: Project) -> None:
     path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/tenancy-viewer"
     with project.api() as api:
-        api.request("PATCH", path, {"metadata": {"labels": {words.ENVIRONMENT: None}}})
+        api.request("PATCH", path, {"metadata": {"labels": {vocabulary.ENVIRONMENT: None}}})
         result = project.tenancy("up", "local")
-        api.request("PATCH", path, {"metadata": {"labels": {words.ENVIRONMENT: "local"}}})
+        api.request("PATCH", path, {"metadata": {"labels": {vocabulary.ENVIRONMENT: "local"}}})
     assert result.code == 1
     assert "given ClusterRole tenancy-viewer, which exists" in result.err
-    assert f"`kubectl label ClusterRole tenancy-viewer {words.ENVIRONMENT}=local`" in result.err
+    assert f"`kubectl label ClusterRole tenancy-viewer {vocabulary.ENVIRONMENT}=local`" in result.err
 
 
 def test_an_edit_and_two_new_tenants_leave_all_other_tenants_alone(project: Project) -> None:
@@ -228,8 +228,8 @@ def test_an_edit_and_two_new_tenants_leave_all_other_tenants_alone(project: Proj
 def test_an_adopted_namespace_gets_its_isolation_and_keeps_its_content(project: Project) -> None:
     objects = project.objects()
     labels = objects["namespaces", "", "old--main"]["metadata"]["labels"]
-    assert labels[words.TENANT] == "old"
-    assert labels[words.PSA_ENFORCE] == "restricted"
+    assert labels[vocabulary.TENANT] == "old"
+    assert labels[vocabulary.PSA_ENFORCE] == "restricted"
     assert ("resourcequotas", "old--main", "tenant") in objects
     assert project.exists("/api/v1/namespaces/old--main/configmaps/kept")
 
@@ -265,7 +265,7 @@ def test_without_its_file_a_tenant_is_gone_and_what_was_adopted_stays(project: P
     assert project.exists("/api/v1/namespaces/old--main/configmaps/kept"), "it was there before the tenant"
     assert not {key for key in after if key[1] == "old--main"}
     annotations = project.objects()["namespaces", "", "old--main"]["metadata"]["annotations"]
-    assert annotations[words.LEAVING] == words.LEFT, "else the next run would miss it"
+    assert annotations[vocabulary.LEAVING] == vocabulary.LEFT, "else the next run would miss it"
     namespace_keys = {("namespaces", "", name) for name in ("new--main", "old--main")}
     kept_before = {key: value for key, value in before.items() if key[1] not in {"new--main", "old--main"}}
     assert {key: value for key, value in kept_before.items() if key not in namespace_keys} == {

@@ -29,7 +29,7 @@ from pack_cases import (
 )
 from pack_worlds import case_of_each_rule, together, worlds
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.planning import make_plan
 from tenancy.rules import aws
 from tenancy.rules.catalogue import RULES
@@ -364,6 +364,6 @@ def test_what_can_be_mended_safely_is_made_as_it_should_be(foreign: Foreign) -> 
         assert len(quota_files) == 1
         quota_object = yaml.safe_load(quota_files[0].read_text())
         assert quota_object["spec"]["hard"] == {"pods": "1", "requests.nvidia.com/gpu": "4"}
-        assert quota_object["metadata"]["labels"][words.TENANT] == "acme"
+        assert quota_object["metadata"]["labels"][vocabulary.TENANT] == "acme"
     finally:
         foreign.pulumi("destroy", "--stack", "dev", "--yes")

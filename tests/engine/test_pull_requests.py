@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from engine_project import ROOT, CommandResult, Key, Project, canonical
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tests.conftest import every
 from tests.printed import compare, page_block
 
@@ -257,7 +257,7 @@ def test_a_stack_that_no_file_names_is_refused(steps: Project) -> None:
     result = step(steps, "update", "local", "local--missing", "update")
     assert result.code == 2
     assert "given --stack local--missing; rule: a stack of local" in result.err
-    assert words.PLATFORM_NAMESPACE in {key[2] for key in steps.objects()}
+    assert vocabulary.PLATFORM_NAMESPACE in {key[2] for key in steps.objects()}
 
 
 @pytest.mark.exhaustive(reason="the pack by the environment; `make test` has it by the option")
@@ -272,8 +272,8 @@ def test_the_pack_judges_an_update_that_takes_it_from_the_environment(steps: Pro
     assert result.code != 0
     assert "ns-03" in result.text
     levels = {
-        item["metadata"]["labels"][words.PSA_ENFORCE]
+        item["metadata"]["labels"][vocabulary.PSA_ENFORCE]
         for (kind, _, _), item in steps.objects().items()
-        if kind == "namespaces" and words.TENANT in item["metadata"]["labels"]
+        if kind == "namespaces" and vocabulary.TENANT in item["metadata"]["labels"]
     }
     assert levels == {"restricted"}

@@ -7,12 +7,12 @@ import re
 import pytest
 from engine_project import CommandResult, Project
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.planning import make_plan
 from tenancy.planning.plan_model import Plan
 from tenancy.spec.loader import load
 
-MARKER = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps/guards"
+MARKER = f"/api/v1/namespaces/{vocabulary.PLATFORM_NAMESPACE}/configmaps/guards"
 PER_TENANT = "environment: local\nstacks: per-tenant"
 pytestmark = [pytest.mark.chapters, pytest.mark.usefixtures("plan")]
 
@@ -49,7 +49,7 @@ def test_the_platform_stack_makes_the_guards_and_no_tenant(project: Project) -> 
     result = plain_up(project, "local")
     assert result.code == 0, result.text
     assert project.exists(MARKER)
-    assert {key[2] for key in project.objects() if key[0] == "namespaces"} == {words.PLATFORM_NAMESPACE}
+    assert {key[2] for key in project.objects() if key[0] == "namespaces"} == {vocabulary.PLATFORM_NAMESPACE}
 
 
 @pytest.mark.exhaustive(
@@ -73,7 +73,7 @@ def test_a_tenants_own_stack_is_known_by_its_name_alone(project: Project) -> Non
     result = plain_up(project, "local--fraud")
     assert result.code == 0, result.text
     spaces = {key[2] for key in project.objects() if key[0] == "namespaces"}
-    assert spaces == {words.PLATFORM_NAMESPACE, "fraud--serve", "fraud--train"}
+    assert spaces == {vocabulary.PLATFORM_NAMESPACE, "fraud--serve", "fraud--train"}
 
 
 @pytest.mark.exhaustive(reason="a stack without a file; that it is removed before anything else is in `make test`")

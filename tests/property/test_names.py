@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.rules.values import name_misfit
 
 ALPHABET = "ab1-"
@@ -15,30 +15,32 @@ def names(longest: int) -> st.SearchStrategy[str]:
     return st.one_of(texts, long).filter(lambda name: name_misfit(name, longest) is None)
 
 
-PAIRS = st.tuples(names(words.TENANT_LENGTH), names(words.PART_LENGTH))
+PAIRS = st.tuples(names(vocabulary.TENANT_LENGTH), names(vocabulary.PART_LENGTH))
 
 
 @given(PAIRS, PAIRS)
 def test_two_pairs_of_names_never_derive_one_name(first_pair: tuple[str, str], second_pair: tuple[str, str]) -> None:
-    assert (words.derived_name(*first_pair) == words.derived_name(*second_pair)) == (first_pair == second_pair)
+    assert (vocabulary.derived_name(*first_pair) == vocabulary.derived_name(*second_pair)) == (
+        first_pair == second_pair
+    )
 
 
 @given(PAIRS)
 def test_a_derived_name_can_be_taken_apart_again(pair: tuple[str, str]) -> None:
-    assert tuple(words.derived_name(*pair).split(words.SEPARATOR)) == pair
+    assert tuple(vocabulary.derived_name(*pair).split(vocabulary.SEPARATOR)) == pair
 
 
 @given(PAIRS)
 def test_a_derived_name_is_a_dns_label(pair: tuple[str, str]) -> None:
-    name = words.derived_name(*pair)
-    assert len(name) <= words.LABEL_LENGTH
+    name = vocabulary.derived_name(*pair)
+    assert len(name) <= vocabulary.LABEL_LENGTH
     assert name.replace("-", "a").isalnum()
     assert name[0].isalpha()
     assert name[-1] != "-"
 
 
 def test_the_limits_on_both_halves_fill_a_label_exactly() -> None:
-    assert words.TENANT_LENGTH + len(words.SEPARATOR) + words.PART_LENGTH == words.LABEL_LENGTH
+    assert vocabulary.TENANT_LENGTH + len(vocabulary.SEPARATOR) + vocabulary.PART_LENGTH == vocabulary.LABEL_LENGTH
 
 
 @given(st.text(max_size=40))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.rules import aws
-from tenancy.rules.found import Finding
+from tenancy.rules.findings import Finding
 from tenancy.rules.objects import object_findings
 from tests.iam.worlds import world
 
 WORLDS = 60
-_TAGS = dict.fromkeys(words.COST_LABELS, "x")
+_TAGS = dict.fromkeys(vocabulary.COST_LABELS, "x")
 
 
 def test_what_any_tenants_role_may_and_who_takes_it_breaks_no_rule() -> None:
@@ -20,7 +20,7 @@ def test_what_any_tenants_role_may_and_who_takes_it_breaks_no_rule() -> None:
     for seed in range(WORLDS):
         account = world(seed).account
         for role in (role for tenant in account.plan.tenants if tenant.aws for role in tenant.aws.roles):
-            tags = {words.TENANT_TAG: "another", **_TAGS}
+            tags = {vocabulary.TENANT_TAG: "another", **_TAGS}
             inline = [{"name": name, "policy": json.dumps(body)} for name, body in role.policies.items()]
             body = {"assumeRolePolicy": json.dumps(role.trust), "tags": tags, "inlinePolicies": inline}
             findings += object_findings({"kind": aws.ROLE, "metadata": {"name": role.name}, **body})

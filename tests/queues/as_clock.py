@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster.api import Api, Response
 from tenancy.kube.requests import Impersonation
 
 CLOCK = Impersonation(
-    f"system:serviceaccount:{words.PLATFORM_NAMESPACE}:{words.CLOCK}",
-    ("system:serviceaccounts", f"system:serviceaccounts:{words.PLATFORM_NAMESPACE}"),
+    f"system:serviceaccount:{vocabulary.PLATFORM_NAMESPACE}:{vocabulary.CLOCK}",
+    ("system:serviceaccounts", f"system:serviceaccounts:{vocabulary.PLATFORM_NAMESPACE}"),
 )
 
 

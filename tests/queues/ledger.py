@@ -16,7 +16,7 @@ from ledger_evidence import evidence
 from ledger_items import items_of, resource
 from scene import GPU, PLATFORM, Object, Scene, condition, end_work, holds
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.clock.controller import Clock
 from tenancy.cluster.api import ApiUnreachable, Response
@@ -475,7 +475,7 @@ class Player:
     def _has_pool(self, workload: Object) -> bool:
         """Whether there is a pool of the name that its pods select."""
         specs = [pods["template"]["spec"] for pods in workload["spec"]["podSets"]]
-        pools = {(spec.get("nodeSelector") or {}).get(words.POOL) for spec in specs}
+        pools = {(spec.get("nodeSelector") or {}).get(vocabulary.POOL) for spec in specs}
         return pools - {None} <= self.scene.loaded.environment.pools.keys()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scene import LEAST_PODS, QUEUE, Object, Scene
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tests.ledger_events import Event
 
@@ -84,7 +84,7 @@ def _template(scene: Scene, event: Event, gpus: int, restart: str) -> Object:
     pods = scene.job(event.tenant, "any", gpus)["spec"]["template"]
     pods["spec"]["restartPolicy"] = restart
     if pool := event.facts.get("pool"):
-        pods["spec"]["nodeSelector"] = {**pods["spec"].get("nodeSelector", {}), words.POOL: pool}
+        pods["spec"]["nodeSelector"] = {**pods["spec"].get("nodeSelector", {}), vocabulary.POOL: pool}
     return {
         "metadata": {"labels": {"app": event.name}, "annotations": pods["metadata"]["annotations"]},
         "spec": pods["spec"],

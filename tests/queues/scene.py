@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster.api import Api, Response, path_of
 from tenancy.cluster.preflight import wait_for_guards
 from tenancy.explain.usage import QueueUse, queue_use
@@ -135,10 +135,10 @@ class Scene:
     def without_registries(self, tenant: str) -> Iterator[None]:
         """As if the tenant had lost every registry: all that runs in its first namespace breaks a rule."""
         where = f"/api/v1/namespaces/{self.space(tenant)}"
-        before = self.api.request("GET", where).body["metadata"]["annotations"][words.ALLOWED_REGISTRIES]
+        before = self.api.request("GET", where).body["metadata"]["annotations"][vocabulary.ALLOWED_REGISTRIES]
 
         def say(registries: str) -> None:
-            notes = {"metadata": {"annotations": {words.ALLOWED_REGISTRIES: registries}}}
+            notes = {"metadata": {"annotations": {vocabulary.ALLOWED_REGISTRIES: registries}}}
             who = Impersonation("engineer@bank.example", (self.loaded.environment.platform.group, "system:masters"))
             answer = self.api.request("PATCH", where, notes, who, "application/merge-patch+json")
             assert answer.ok, answer.message
@@ -199,7 +199,7 @@ class Scene:
         job["metadata"]["labels"] = {QUEUE: queue} if queue else {}
         job["spec"] |= {"parallelism": pods, "completions": pods}
         template = job["spec"]["template"]
-        template["metadata"]["annotations"] = {words.LAB_SECONDS: str(seconds), **(pod_notes or {})}
+        template["metadata"]["annotations"] = {vocabulary.LAB_SECONDS: str(seconds), **(pod_notes or {})}
         for amounts in template["spec"]["containers"][0]["resources"].values():
             amounts |= {self.loaded.environment.resource_of(flavor): str(gpus)} if gpus else {}
             amounts |= {"cpu": cpu} if cpu else {}
@@ -385,13 +385,13 @@ def _delete(api: Api, paths: Iterable[str]) -> None:
 
 def strip(api: Api) -> None:
     """Take an environment off the cluster: people's work, then the queues, then all else."""
-    environment_selector = f"?labelSelector={words.ENVIRONMENT}"
-    spaces = [n["metadata"]["name"] for n in api.items(f"/api/v1/namespaces{environment_selector},{words.TENANT}")]
+    environment_selector = f"?labelSelector={vocabulary.ENVIRONMENT}"
+    spaces = [n["metadata"]["name"] for n in api.items(f"/api/v1/namespaces{environment_selector},{vocabulary.TENANT}")]
     for space in spaces:
         end_work(api, space)
     _delete(api, [f"/api/v1/namespaces/{space}" for space in spaces])
     until(
-        lambda: not api.items(f"/api/v1/namespaces{environment_selector},{words.TENANT}"),
+        lambda: not api.items(f"/api/v1/namespaces{environment_selector},{vocabulary.TENANT}"),
         "no namespace of a tenant is left",
     )
     guards = ("ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy")
@@ -429,11 +429,11 @@ def on_stage(home: Path, folder: Path, crds: Iterable[Object] = (), **settings: 
         stage_lab = Lab.locate(home)
         if stage_lab.kueue.exists():
             patch.setenv("KUBECONFIG", str(stage_lab.kubeconfig))
-            strip(Api(words.LAB_CONTEXT))
+            strip(Api(vocabulary.LAB_CONTEXT))
         if crds := list(crds):
             lab = control_plane.up(root=home, platform_group=group)
             patch.setenv("KUBECONFIG", str(lab.kubeconfig))
-            api = Api(words.LAB_CONTEXT)
+            api = Api(vocabulary.LAB_CONTEXT)
             for crd in crds:
                 until(lambda crd=crd: _is_established(api, crd), f"{crd['metadata']['name']} is there")
             until(lambda: all(api.request("GET", served(crd)).ok for crd in crds), "the kinds are served")

@@ -9,7 +9,7 @@ import pytest
 import town
 from scene import QUEUE, Object, Scene, collection, holds, kueue_values
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.days import today
 from tenancy.cluster.api import Response, path_of
 from tenancy.kube.requests import Impersonation
@@ -430,4 +430,4 @@ def test_the_labels_of_a_tenants_work_say_whose_it_is(town_hall: Scene) -> None:
     until(lambda: len(town_hall.pods(home)) == 1, "it runs")
     labels = town_hall.pods(home)[0]["metadata"]["labels"]
     assert labels["kueue.x-k8s.io/cluster-queue-name"] == "fraud--batch"
-    assert labels["kueue.x-k8s.io/local-queue-name"] == words.DEFAULT_QUEUE
+    assert labels["kueue.x-k8s.io/local-queue-name"] == vocabulary.DEFAULT_QUEUE

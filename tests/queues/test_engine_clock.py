@@ -15,7 +15,7 @@ import pytest
 import town
 from scene import ROOT, Object, Scene, holds, on_lab_of
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.clock.controller import Clock, ClockRefused, Round
 from tenancy.cluster.api import Api, ApiUnreachable
 from tenancy.kube.requests import MERGE
@@ -41,9 +41,9 @@ WINDOW = (
     f"[{{name: day, flavor: a100, gpus: 8, days: mon-sun, starts: '06:00', ends: '18:00', time-zone: {ZONE}}}]\n"
 )
 BUDGET = "budget: {monthly-usd: 1000000, monthly-gpu-hours: 1, when-spent: hold}\n"
-RECORD = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps/{words.CLOCK}"
-RESERVE = f"{QUEUES}/clusterqueues/{words.RESERVE_QUEUE}"
-WORKLOADS = f"{QUEUES}/namespaces/{words.PLATFORM_NAMESPACE}/workloads"
+RECORD = f"/api/v1/namespaces/{vocabulary.PLATFORM_NAMESPACE}/configmaps/{vocabulary.CLOCK}"
+RESERVE = f"{QUEUES}/clusterqueues/{vocabulary.RESERVE_QUEUE}"
+WORKLOADS = f"{QUEUES}/namespaces/{vocabulary.PLATFORM_NAMESPACE}/workloads"
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
         for tenant in ("fraud", "performance", "research"):
             lab_project.remove(f"tenants/{tenant}.yaml")
         text = town.ENVIRONMENT.replace("environment: town", "environment: local").replace("nodes: 8", "nodes: 4")
-        text = text.replace("context: town", f"context: {words.LAB_CONTEXT}")
+        text = text.replace("context: town", f"context: {vocabulary.LAB_CONTEXT}")
         lab_project.write(ENVIRONMENT, text)
         lab_project.write(FILE, town.tenant("risk", "risk", "guaranteed: 8"))
         lab_project.write(SPENDER, town.tenant("spender", "research", "guaranteed: 8"))
@@ -96,12 +96,12 @@ def gpus(scene: Scene, name: str) -> int:
 def versions(project: Project) -> dict[Key, str]:
     """Versions of all objects but the clock's record, which is written in every round."""
     object_versions = project.versions()
-    assert object_versions.pop(("configmaps", words.PLATFORM_NAMESPACE, words.CLOCK))
+    assert object_versions.pop(("configmaps", vocabulary.PLATFORM_NAMESPACE, vocabulary.CLOCK))
     return object_versions
 
 
 def reserved(scene: Scene) -> bool:
-    workloads = scene.items("Workload", words.PLATFORM_NAMESPACE)
+    workloads = scene.items("Workload", vocabulary.PLATFORM_NAMESPACE)
     return bool(workloads) and all(holds(workload, "Admitted") for workload in workloads)
 
 
@@ -124,7 +124,7 @@ def spend(scene: Scene) -> None:
 
 def test_an_update_changes_nothing_of_what_the_clock_wrote(project: Project, scene: Scene) -> None:
     until(lambda: reserved(scene), "the update's own round has reserved the window's GPUs")
-    assert gpus(scene, words.RESERVE_QUEUE) == 8
+    assert gpus(scene, vocabulary.RESERVE_QUEUE) == 8
     spend(scene)
     assert as_the_clock_wrote(scene)
     before = versions(project)
@@ -178,13 +178,13 @@ def writers(project: Project, since: int) -> set[str]:
         for event in events
         if event["verb"] in {"create", "update"}
         and (event.get("objectRef") or {}).get("resource") == "configmaps"
-        and event["objectRef"].get("name") == words.CLOCK
+        and event["objectRef"].get("name") == vocabulary.CLOCK
     }
 
 
 def holder(scene: Scene) -> str:
     lease = scene.api.request(
-        "GET", f"/apis/coordination.k8s.io/v1/namespaces/{words.PLATFORM_NAMESPACE}/leases/{words.CLOCK}"
+        "GET", f"/apis/coordination.k8s.io/v1/namespaces/{vocabulary.PLATFORM_NAMESPACE}/leases/{vocabulary.CLOCK}"
     )
     return str((lease.body.get("spec") or {}).get("holderIdentity"))
 
@@ -222,7 +222,7 @@ def test_the_lab_runs_the_clock_where_the_environment_has_one(project: Project, 
 
 
 RIGHTS = {
-    "configmaps": ("roles", f'configmaps "{words.CLOCK}" is forbidden'),
+    "configmaps": ("roles", f'configmaps "{vocabulary.CLOCK}" is forbidden'),
     "workloads": ("clusterroles", "workloads.kueue.x-k8s.io is forbidden"),
     "clusterqueues": ("clusterroles", "cohorts.kueue.x-k8s.io is forbidden"),
     "events": ("clusterroles", 'events "budget.'),
@@ -234,7 +234,7 @@ def refusal(scene: Scene, kubeconfig: Path) -> str:
     """The refusal in a round of a new clock; empty if it works."""
     environment, tenants = scene.loaded.environment, scene.loaded.tenants
     try:
-        Clock(Api(words.LAB_CONTEXT, str(kubeconfig)), environment, tenants).tick()
+        Clock(Api(vocabulary.LAB_CONTEXT, str(kubeconfig)), environment, tenants).tick()
     except (ApiUnreachable, ClockRefused) as error:
         return str(error)
     return ""
@@ -245,8 +245,8 @@ def test_the_rights_of_its_role_suffice_for_a_round_and_a_missing_one_is_named(s
     kubeconfig = lab_clock.write_identity(scene.lab, ports.remembered(scene.lab)["kube-apiserver"])
     until(lambda: refusal(scene, kubeconfig) == "", "the whole role suffices")
     for resource, (kind, message) in RIGHTS.items():
-        where = "" if kind == "clusterroles" else f"/namespaces/{words.PLATFORM_NAMESPACE}"
-        path = f"/apis/rbac.authorization.k8s.io/v1{where}/{kind}/{words.CLOCK}"
+        where = "" if kind == "clusterroles" else f"/namespaces/{vocabulary.PLATFORM_NAMESPACE}"
+        path = f"/apis/rbac.authorization.k8s.io/v1{where}/{kind}/{vocabulary.CLOCK}"
         role = scene.api.request("GET", path).body
         missing = next(rule for rule in role["rules"] if resource in rule["resources"])
         reduced_role = {"rules": [rule for rule in role["rules"] if rule != missing]}
@@ -279,7 +279,7 @@ def test_a_clock_that_is_switched_off_leaves_the_quotas_of_the_files(project: Pr
     project.edit(FILE, WINDOW, "")
     project.edit(SPENDER, BUDGET, "")
     project.up()
-    assert not scene.items("Workload", words.PLATFORM_NAMESPACE)
+    assert not scene.items("Workload", vocabulary.PLATFORM_NAMESPACE)
     assert not project.exists(RESERVE)
     assert gpus(scene, "risk--batch") == 8
     assert queue(scene, "spender--batch")["spec"]["stopPolicy"] == "None"
@@ -338,7 +338,7 @@ def test_the_end_of_an_environment_removes_a_reservation_in_use_beside_a_running
     assert project.objects() == {}
     assert not project.exists(RECORD)
     assert not project.exists(RESERVE)
-    assert not scene.items("Workload", words.PLATFORM_NAMESPACE)
+    assert not scene.items("Workload", vocabulary.PLATFORM_NAMESPACE)
     assert clock_pid(project) == pid, "it works again after the next update"
     assert project.tenancy("lab", "down").code == 0
     until(lambda: not Path(f"/proc/{pid}").exists(), "its process has ended")

@@ -15,7 +15,7 @@ import pytest
 import town
 from scene import GPU, PLATFORM, QUEUE, Object, Scene, collection, condition, holds
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.planning.queueing.queue_names import API, BOARD_COMPUTE, BOARD_MEMORY
 from tenancy.planning.queueing.quota_shares import BOARD
 from tests.waiting import until
@@ -162,9 +162,9 @@ def _is_by_hand(item: Object) -> bool:
 def _by_hand(scene: Scene, name: str, gpus: int) -> None:
     space = f"by-hand--{name}"
     like = next(o for o in scene.plan.objects() if o["metadata"]["name"] == scene.space("owner"))
-    facts = {"name": space, "labels": {words.TENANT: "hand"}, "annotations": like["metadata"]["annotations"]}
+    facts = {"name": space, "labels": {vocabulary.TENANT: "hand"}, "annotations": like["metadata"]["annotations"]}
     scene.put({"apiVersion": "v1", "kind": "Namespace", "metadata": facts})
-    spec = {"nodeLabels": {words.POOL: "train"}, "tolerations": [{"operator": "Exists"}]}
+    spec = {"nodeLabels": {vocabulary.POOL: "train"}, "tolerations": [{"operator": "Exists"}]}
     scene.put({"apiVersion": API, "kind": "ResourceFlavor", "metadata": {"name": "by-hand"}, "spec": spec})
     counted = {GPU: gpus, BOARD_COMPUTE: BOARD * gpus, BOARD_MEMORY: BOARD * gpus}
     quota = {"name": "by-hand", "resources": [{"name": r, "nominalQuota": str(n)} for r, n in counted.items()]}
@@ -212,7 +212,7 @@ def _used(scene: Scene, space: str, queue: str) -> str:
     (local_queue,) = [q for q in scene.items("LocalQueue", space) if q["metadata"]["name"] == queue]
     sharing = (local_queue.get("status") or {}).get("fairSharing") or {}
     used = (sharing.get("admissionFairSharingStatus") or {}).get("consumedResources") or {}
-    return str(used.get(words.PREFIX + "board-compute", ""))
+    return str(used.get(vocabulary.PREFIX + "board-compute", ""))
 
 
 def test_a_tier_that_never_borrows_keeps_its_guarantee_and_is_never_evicted(scene: Scene) -> None:

@@ -9,7 +9,7 @@ import pytest
 import town
 from scene import Object, Scene, collection, condition, holds
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.controllers import HELD
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.cluster.api import path_of
@@ -47,7 +47,7 @@ def serving(
     pods = template(scene, gpus)
     pods["metadata"]["labels"] = {"app": name}
     if pool:
-        pods["spec"]["nodeSelector"] = {words.POOL: pool}
+        pods["spec"]["nodeSelector"] = {vocabulary.POOL: pool}
     spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": pods, **more}
     if kind == "StatefulSet":
         spec |= {"serviceName": name, "podManagementPolicy": "Parallel"}

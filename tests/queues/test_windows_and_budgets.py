@@ -14,7 +14,7 @@ import town
 from as_clock import AsClock
 from scene import Scene, condition, holds
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.clock.controller import Clock, Round, stored_usage
 from tenancy.clock.prometheus import GpuMetrics
 from tenancy.clock.usage import next_month
@@ -45,7 +45,7 @@ FILES = {
     "tenants/spender.yaml": town.tenant("spender", "research", "guaranteed: 8", more=BUDGET),
 }
 QUEUE = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/risk--production"
-RECORD = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps/{words.CLOCK}"
+RECORD = f"/api/v1/namespaces/{vocabulary.PLATFORM_NAMESPACE}/configmaps/{vocabulary.CLOCK}"
 
 
 def tick(scene: Scene, now: dt.datetime) -> Round:
@@ -128,7 +128,7 @@ def berlin(hour: int, minute: int = 0, days: int = 0) -> dt.datetime:
 
 
 def reserved(scene: Scene) -> bool:
-    workloads = scene.items("Workload", words.PLATFORM_NAMESPACE)
+    workloads = scene.items("Workload", vocabulary.PLATFORM_NAMESPACE)
     return bool(workloads) and all(holds(workload, "Admitted") for workload in workloads)
 
 
@@ -187,7 +187,7 @@ def test_a_windows_capacity_is_free_when_it_starts_and_goes_back_when_it_ends(sc
     assert tick(scene, berlin(16, 50)).changes == (), "a second round has nothing to write"
 
     tick(scene, berlin(17))
-    until(lambda: not scene.items("Workload", words.PLATFORM_NAMESPACE), "nothing is reserved any more")
+    until(lambda: not scene.items("Workload", vocabulary.PLATFORM_NAMESPACE), "nothing is reserved any more")
     assert scene.waits(home, *borrowed), "what is reserved is not lent"
     scene.submit("risk", "report", 8, 3)
     scene.until_runs(scene.space("risk"), "report")
@@ -284,7 +284,7 @@ def test_the_clock_can_make_no_queue_and_read_no_secret(scene: Scene) -> None:
 def test_a_tenant_can_change_neither_the_clock_nor_what_it_writes(scene: Scene) -> None:
     person, space = scene.developer("spender"), scene.space("spender")
     patch, kind = {"data": {"usage": "{}"}}, "application/merge-patch+json"
-    scene.api.request("POST", RECORD.rpartition("/")[0], {"metadata": {"name": words.CLOCK}, "data": {}})
+    scene.api.request("POST", RECORD.rpartition("/")[0], {"metadata": {"name": vocabulary.CLOCK}, "data": {}})
     targets: list[tuple[str, str, object]] = [
         ("PATCH", RECORD, patch),
         ("PATCH", "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/spender--batch", {"spec": {"stopPolicy": "None"}}),

@@ -1,8 +1,8 @@
 """Objects as the API server reads them: without what its types leave out, and with the defaults of their kinds.
 
 Sources: `k8s.io/kubernetes` v1.36.3 `pkg/apis/{core,batch,apps}/v1/defaults.go`, the strategies' `PrepareForCreate`,
-and `k8s.io/apimachinery` v0.36.3 `pkg/runtime/converter.go`, which leaves out empty fields as JSON does. Of the
-defaults those are here that a policy or a control reads.
+and `k8s.io/apimachinery` v0.36.3 `pkg/runtime/converter.go`, which leaves out empty fields as JSON does. Only
+defaults that a policy or a control reads are here.
 """
 
 from __future__ import annotations
@@ -25,20 +25,22 @@ _EMPTY_KEYS = frozenset(
     "ingressClassName loadBalancerClass procMount runtimeClassName storageClassName volumeAttributesClassName".split()
 )
 """Texts that may be empty, which is not the same as absent."""
-_FLAGS = frozenset(
+_ZERO_IS_ABSENT = frozenset(
     "hostNetwork hostPID hostIPC stdin stdinOnce tty readOnly publishNotReadyAddresses hostPort unschedulable".split()
 )
 """Fields whose false or 0 is the same as absent."""
-_SERVED = ("", "apps", "autoscaling", "batch", "policy")
-_NOT_OURS = ".x-k8s.io"
+_GROUPS_WITHOUT_DOMAIN = ("", "apps", "autoscaling", "batch", "policy")
+_CUSTOM_RESOURCE_SUFFIX = ".x-k8s.io"
 
 
 def built_in(group: str) -> bool:
     """Whether an API group is of Kubernetes itself: its objects are decoded into types."""
-    return group in _SERVED or (group.endswith(".k8s.io") and not group.endswith(_NOT_OURS))
+    return group in _GROUPS_WITHOUT_DOMAIN or (
+        group.endswith(".k8s.io") and not group.endswith(_CUSTOM_RESOURCE_SUFFIX)
+    )
 
 
-def decoded(item: Object, group: str) -> Object:
+def decode(item: Object, group: str) -> Object:
     """A copy of an object as the API server has it after decoding: what its types leave out is absent."""
     return _decoded(item) if built_in(group) else dict(item)
 
@@ -46,7 +48,7 @@ def decoded(item: Object, group: str) -> Object:
 def _decoded(value: Mapping[str, Any]) -> Object:
     result: Object = {}
     for key, inner in value.items():
-        if inner is None or (key in _FLAGS and not inner and not isinstance(inner, str)):
+        if inner is None or (key in _ZERO_IS_ABSENT and not inner and not isinstance(inner, str)):
             continue
         if key in MAPS or (key == "selector" and _is_texts(inner)):
             if inner:
@@ -67,7 +69,7 @@ def _is_texts(value: Any) -> bool:
     return isinstance(value, Mapping) and all(isinstance(entry, str) for entry in value.values())
 
 
-def defaulted(item: Object, group: str) -> Object:
+def set_defaults(item: Object, group: str) -> Object:
     """The object with the defaults of its kind; the object itself is changed."""
     kind = str(item.get("kind"))
     if not built_in(group):
@@ -166,14 +168,14 @@ def _cron_job(item: Object) -> None:
     item["status"] = {}
 
 
-def _replicated(item: Object) -> None:
+def _default_replicas(item: Object) -> None:
     spec = part_at(item, "spec")
     spec.setdefault("replicas", 1)
     item["status"] = {}
 
 
-def _rolled(item: Object) -> None:
-    _replicated(item)
+def _default_rolling_workload(item: Object) -> None:
+    _default_replicas(item)
     item["spec"].setdefault("revisionHistoryLimit", 10)
     if item["kind"] == "Deployment":
         item["spec"].setdefault("progressDeadlineSeconds", 600)
@@ -203,8 +205,8 @@ def _daemon_set(item: Object) -> None:
     item["status"] = {}
 
 
-def _controller(item: Object) -> None:
-    _replicated(item)
+def _default_replication_controller(item: Object) -> None:
+    _default_replicas(item)
     _labels_of_template(item)
     labels = get_path(item, "spec", "template", "metadata", "labels")
     if labels:
@@ -280,13 +282,13 @@ _BY_KIND: Mapping[tuple[str, str], Callable[[Object], None]] = {
     ("", "Namespace"): _namespace,
     ("", "PersistentVolumeClaim"): _claim,
     ("", "Pod"): _pod,
-    ("", "ReplicationController"): _controller,
+    ("", "ReplicationController"): _default_replication_controller,
     ("", "Secret"): _secret,
     ("", "Service"): _service,
     ("apps", "DaemonSet"): _daemon_set,
-    ("apps", "Deployment"): _rolled,
-    ("apps", "ReplicaSet"): _replicated,
-    ("apps", "StatefulSet"): _rolled,
+    ("apps", "Deployment"): _default_rolling_workload,
+    ("apps", "ReplicaSet"): _default_replicas,
+    ("apps", "StatefulSet"): _default_rolling_workload,
     ("autoscaling", "HorizontalPodAutoscaler"): _autoscaler,
     ("batch", "CronJob"): _cron_job,
     ("batch", "Job"): _job,
@@ -296,7 +298,7 @@ _BY_KIND: Mapping[tuple[str, str], Callable[[Object], None]] = {
 }
 
 
-def stored(item: Object, group: str) -> None:
+def set_creation_fields(item: Object, group: str) -> None:
     """Write the fields that the API server sets in a new object before it is judged; the object is changed."""
     kind, metadata = (group, str(item.get("kind"))), item["metadata"]
     if kind == ("", "Service"):
@@ -315,8 +317,8 @@ def stored(item: Object, group: str) -> None:
         item["spec"]["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
 
 
-def managed(item: Object, options: Mapping[str, Any], *, applied: bool) -> None:
-    """Adds who writes which fields to an object, as the API server does before admission; the object is changed."""
+def add_managed_fields(item: Object, options: Mapping[str, Any], *, applied: bool) -> None:
+    """Add the `managedFields` entry of a request, as the API server does before admission; the object is changed."""
     parts = {f"f:{key}": value for key, value in item.items() if key not in ("apiVersion", "kind", "metadata")}
     fields = {key: {f"f:{name}": {} for name in value} for key, value in parts.items() if isinstance(value, Mapping)}
     entry = {

@@ -19,15 +19,15 @@ from tenancy.planning.kubernetes.access import PERSONAS, role_name
 from tenancy.spec.fields.people import Role
 
 PLATFORM = "platform"
-"""The platform team."""
-MAKERS = (Role.DEVELOPER, Role.OWNER)
-"""Roles that make work, the more usual one first."""
+"""Name by which `--as` means the platform team."""
+WORKLOAD_CREATORS = (Role.DEVELOPER, Role.OWNER)
+"""Roles that create workloads, the more usual one first."""
 _KINDS = ("Group", "User", "ServiceAccount")
 """Subjects of bindings, in the order in which one is taken for a role."""
 
 
 class UnknownIdentityError(ValueError):
-    """No binding names it; the message says what there is."""
+    """An identity that no binding names; the message lists those that exist."""
 
 
 def identity(cluster: ClusterObjects, requested_name: str, namespace: str) -> Identity:
@@ -38,10 +38,10 @@ def identity(cluster: ClusterObjects, requested_name: str, namespace: str) -> Id
     if requested_name == PLATFORM:
         return authenticated(Identity("platform", tuple(_administrators(cluster))))
     if requested_name in {*PERSONAS}:
-        if role_identity := of_role(cluster, Role(requested_name), namespace):
+        if role_identity := identity_of_role(cluster, Role(requested_name), namespace):
             return role_identity
         raise UnknownIdentityError(
-            _unknown(requested_name, (role for role in PERSONAS if of_role(cluster, role, namespace)))
+            _unknown(requested_name, (role for role in PERSONAS if identity_of_role(cluster, role, namespace)))
         )
     if requested_name.startswith(SERVICE_ACCOUNT) and requested_name.count(":") == 3:
         return authenticated(Identity(requested_name))
@@ -56,11 +56,11 @@ def identity(cluster: ClusterObjects, requested_name: str, namespace: str) -> Id
     raise UnknownIdentityError(_unknown(requested_name, candidates))
 
 
-def of_role(cluster: ClusterObjects, role: Role, namespace: str) -> Identity | None:
+def identity_of_role(cluster: ClusterObjects, role: Role, namespace: str) -> Identity | None:
     """The identity that has a role in a namespace; None if it has no subject there."""
     bindings = cluster.all(GROUP, "RoleBinding", namespace)
-    of_it = [binding for binding in bindings if get_path(binding, "roleRef", "name") == role_name(role)]
-    subjects = [subject for binding in of_it for subject in binding.get("subjects") or ()]
+    role_bindings = [binding for binding in bindings if get_path(binding, "roleRef", "name") == role_name(role)]
+    subjects = [subject for binding in role_bindings for subject in binding.get("subjects") or ()]
     for subject in sorted(subjects, key=lambda subject: _KINDS.index(subject["kind"])):
         if subject["kind"] == "Group":
             return _member(subject["name"], f"{role} ({subject['name']})")
@@ -70,9 +70,12 @@ def of_role(cluster: ClusterObjects, role: Role, namespace: str) -> Identity | N
     return None
 
 
-def maker(cluster: ClusterObjects, namespace: str) -> Identity | None:
+def workload_creator(cluster: ClusterObjects, namespace: str) -> Identity | None:
     """The identity that makes the work of a namespace; None if its tenant names no developer and no owner."""
-    return next((role_identity for role in MAKERS if (role_identity := of_role(cluster, role, namespace))), None)
+    return next(
+        (role_identity for role in WORKLOAD_CREATORS if (role_identity := identity_of_role(cluster, role, namespace))),
+        None,
+    )
 
 
 def _member(group: str, username: str) -> Identity:
@@ -103,5 +106,9 @@ def _administrators(cluster: ClusterObjects) -> Iterator[str]:
 def _unknown(name: str, candidates: Iterable[str]) -> str:
     names = list(dict.fromkeys(map(str, candidates)))
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    change = f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(names) or 'none: there are none'}"
-    return f"given {name!r}; rule: a role of the namespace, or a user or group with a role; change: {change}"
+    change = f"use one of {', '.join(names)}" if names else "name people in the tenant's file"
+    change = f"did you mean {close[0]!r}?" if close else change
+    rule = (
+        f"a role of the namespace, {PLATFORM}, a user or group with a binding, or system:serviceaccount:NAMESPACE:NAME"
+    )
+    return f"given {name!r}; rule: {rule}; change: {change}"

@@ -1,14 +1,14 @@
 """Fields that Kueue's webhooks write into new work of a tenant's namespace.
 
-Source: `sigs.k8s.io/kueue` v0.19.2 `pkg/controller/jobs` and `pkg/controller/jobframework/defaults.go`. Its
-configuration is ours: it manages work without a queue's name too, in every namespace of a tenant.
+Source: `sigs.k8s.io/kueue` v0.19.2 `pkg/controller/jobs` and `pkg/controller/jobframework/defaults.go`. The
+platform configures it to manage work without a queue's name too, in every namespace of a tenant.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.exporters import QUEUE_NAME
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.check.admission.cluster import ClusterObjects
@@ -21,7 +21,7 @@ _MANAGED, _TRUE = f"{GROUP}/managed", "true"
 _PRIORITY = f"{GROUP}/priority-class"
 _PARENT = f"{GROUP}/pod-suspending-parent"
 _GATES = (f"{GROUP}/admission", f"{GROUP}/topology")
-_SUSPENDED: Mapping[tuple[str, str], tuple[str, ...]] = {
+_SUSPEND_FIELDS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("batch", "jobs"): ("spec", "suspend"),
     **{
         (kind.group, kind.resource): ("spec", "runPolicy", "suspend") if kind.kind == "MPIJob" else ("spec", "suspend")
@@ -29,54 +29,54 @@ _SUSPENDED: Mapping[tuple[str, str], tuple[str, ...]] = {
         if kind.kind != "LeaderWorkerSet"
     },
 }
-"""Kinds that wait by a field, and the field."""
-_BY_TEMPLATE = {("apps", "deployments"): "deployment", ("apps", "statefulsets"): "statefulset"}
-"""Kinds whose pods wait, and the name that the pods carry."""
+"""Kinds that Kueue suspends by a field, and the path of the field."""
+_TEMPLATE_KINDS = {("apps", "deployments"): "deployment", ("apps", "statefulsets"): "statefulset"}
+"""Kinds of which Kueue gates the pods, and the value of the annotation on these pods."""
 _OWNERS = frozenset("Deployment Job Pod ReplicaSet StatefulSet".split()) | {k.kind for k in FRAMEWORKS.values()}
 """Kinds whose own objects wait, so that what they make does not."""
 
 
-def queued_by_kueue(request: AdmissionRequest, cluster: ClusterObjects) -> None:
-    """Completes new work as Kueue's webhooks do; the object is changed."""
+def apply_kueue_defaults(request: AdmissionRequest, cluster: ClusterObjects) -> None:
+    """Complete new work as Kueue's webhooks do; the object is changed."""
     item, kind = request.object, (request.group, request.resource)
     if item is None or request.operation is not Operation.CREATE or request.subresource or not request.namespace:
         return
     labels = get_path(cluster.namespace(request.namespace), "metadata", "labels") or {}
-    if words.TENANT not in labels or not cluster.all(GROUP, "ClusterQueue"):
+    if vocabulary.TENANT not in labels or not cluster.all(GROUP, "ClusterQueue"):
         return
     metadata = item["metadata"]
     if kind == ("", "pods") and _PARENT in (metadata.get("annotations") or {}):
-        _gated(item)
+        _add_scheduling_gates(item)
         return
-    if kind != ("", "pods") and kind not in _SUSPENDED and kind not in _BY_TEMPLATE:
+    if kind != ("", "pods") and kind not in _SUSPEND_FIELDS and kind not in _TEMPLATE_KINDS:
         return
     if any(
         owner.get("controller") and owner.get("kind") in _OWNERS for owner in as_list(metadata.get("ownerReferences"))
     ):
         return
     if not (metadata.get("labels") or {}).get(QUEUE_NAME) and cluster.get(
-        GROUP, "LocalQueue", words.DEFAULT_QUEUE, request.namespace
+        GROUP, "LocalQueue", vocabulary.DEFAULT_QUEUE, request.namespace
     ):
-        metadata.setdefault("labels", {})[QUEUE_NAME] = words.DEFAULT_QUEUE
+        metadata.setdefault("labels", {})[QUEUE_NAME] = vocabulary.DEFAULT_QUEUE
     if kind == ("", "pods"):
         metadata.setdefault("labels", {})[_MANAGED] = _TRUE
         metadata["finalizers"] = [*as_list(metadata.get("finalizers")), _MANAGED]
-        _gated(item)
-    elif kind in _BY_TEMPLATE:
-        _of_template(item, _BY_TEMPLATE[kind])
+        _add_scheduling_gates(item)
+    elif kind in _TEMPLATE_KINDS:
+        _annotate_template(item, _TEMPLATE_KINDS[kind])
     else:
-        *path, field = _SUSPENDED[kind]
+        *path, field = _SUSPEND_FIELDS[kind]
         part_at(item, *path)[field] = True
 
 
-def _gated(item: Object) -> None:
+def _add_scheduling_gates(item: Object) -> None:
     gates = as_list(item["spec"].get("schedulingGates"))
     names = {gate.get("name") for gate in gates}
     item["spec"]["schedulingGates"] = [*gates, *({"name": name} for name in _GATES if name not in names)]
     item["metadata"].setdefault("annotations", {}).setdefault(f"{GROUP}/role-hash", "00000000")
 
 
-def _of_template(item: Object, framework: str) -> None:
+def _annotate_template(item: Object, framework: str) -> None:
     template = part_at(item, "spec", "template", "metadata")
     # A StatefulSet that says that it is part of other work is left alone.
     if framework == "statefulset" and (template.get("annotations") or {}).get(_PARENT, framework) != framework:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.check.admission.requests import AdmissionRequest, Operation
 from tenancy.check.admission.verdicts import Denial
@@ -28,7 +28,7 @@ def pod_security_denials(request: AdmissionRequest, cluster: ClusterObjects, min
     if request.operation is Operation.CREATE and request.subresource:
         return
     space = cluster.namespace(request.namespace)
-    if get_path(space, "metadata", "labels", words.PSA_ENFORCE) is None:
+    if get_path(space, "metadata", "labels", vocabulary.PSA_ENFORCE) is None:
         return
     level, version = level_of(space), minor_of(space)
     if level is PodSecurityLevel.PRIVILEGED:

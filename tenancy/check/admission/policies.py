@@ -1,4 +1,4 @@
-"""ValidatingAdmissionPolicies and MutatingAdmissionPolicies with their bindings, as the API server asks them.
+"""ValidatingAdmissionPolicies and MutatingAdmissionPolicies with their bindings, as the API server evaluates them.
 
 Source: `k8s.io/apiserver` v0.36.3 `pkg/admission/plugin/policy` (`matching`, `validating`, `mutating`) and
 `pkg/admission/plugin/cel`.
@@ -40,7 +40,9 @@ class AdmissionPolicy:
 
     def selects(self, request: AdmissionRequest, cluster: ClusterObjects) -> bool:
         """Whether the policy and its binding select a request, before its conditions."""
-        return all(selected(resources, request, cluster) for resources in self._selected if resources is not None)
+        return all(
+            selects_request(resources, request, cluster) for resources in self._selected if resources is not None
+        )
 
 
 def policy_denials(policy: AdmissionPolicy, evaluator: Evaluator) -> Iterator[Denial]:
@@ -69,7 +71,7 @@ def policy_denials(policy: AdmissionPolicy, evaluator: Evaluator) -> Iterator[De
         yield Denial(component, rule[1] if rule else None, message)
 
 
-def mutated(policy: AdmissionPolicy, evaluator: Evaluator, item: Object) -> Object:
+def apply_mutations(policy: AdmissionPolicy, evaluator: Evaluator, item: Object) -> Object:
     """The object with the mutations of a policy; EvaluationError where one fails, and the request with it."""
     try:
         if not all_hold(policy.conditions, evaluator):
@@ -122,12 +124,12 @@ def _conjunction(conditions: tuple[str, ...]) -> str:
     return " && ".join(f"({condition})" for condition in conditions) or "true"
 
 
-def selected(resources: Mapping[str, Any], request: AdmissionRequest, cluster: ClusterObjects) -> bool:
+def selects_request(resources: Mapping[str, Any], request: AdmissionRequest, cluster: ClusterObjects) -> bool:
     """Whether `matchConstraints` or `matchResources` select a request."""
-    if any(_covers(rule, request) for rule in as_list(resources.get("excludeResourceRules"))):
+    if any(_rule_matches(rule, request) for rule in as_list(resources.get("excludeResourceRules"))):
         return False
     rules = as_list(resources.get("resourceRules"))
-    if rules and not any(_covers(rule, request) for rule in rules):
+    if rules and not any(_rule_matches(rule, request) for rule in rules):
         return False
     return _namespace_matches(resources.get("namespaceSelector"), request, cluster) and any(
         matches(resources.get("objectSelector") or {}, get_path(item, "metadata", "labels") or {})
@@ -148,8 +150,8 @@ def _namespace_matches(selector: Any, request: AdmissionRequest, cluster: Cluste
     return matches(selector, get_path(item, "metadata", "labels") or {})
 
 
-def _covers(rule: Mapping[str, Any], request: AdmissionRequest) -> bool:
-    # Versions are no question: `matchPolicy: Equivalent` converts a request of another one.
+def _rule_matches(rule: Mapping[str, Any], request: AdmissionRequest) -> bool:
+    # API versions are not compared: `matchPolicy: Equivalent` converts a request of another one.
     if not {"*", request.group} & set(rule["apiGroups"]) or not {"*", request.operation} & set(rule["operations"]):
         return False
     if rule.get("scope", "*") not in ("*", "Cluster" if request.namespace is None else "Namespaced"):
@@ -177,7 +179,7 @@ def bound_policies(cluster: ClusterObjects, kind: str) -> tuple[AdmissionPolicy,
 
 
 def evaluator_of(request: AdmissionRequest, cluster: ClusterObjects, permission: Permission) -> Evaluator:
-    """A request as expressions read it."""
+    """Evaluator of CEL expressions over the variables of a request."""
     identity = request.identity
     space = cluster.namespace(request.namespace) if request.namespace else None
     kind = request.object or request.old_object or {}

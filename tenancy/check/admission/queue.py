@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.controllers import QUEUE
 from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.kube.objects import Object, get_path
@@ -38,7 +38,7 @@ class QueueAdmission:
         `item` has the defaults of admission: requests of its containers, and the name of its queue.
         """
         space = get_path(self._cluster.namespace(namespace), "metadata", "labels") or {}
-        if words.TENANT not in space or not self._environment.has_queues:
+        if vocabulary.TENANT not in space or not self._environment.has_queues:
             return
         try:
             sets = pods_of(item)
@@ -48,7 +48,7 @@ class QueueAdmission:
             return
         if least := min_pods_to_start(item):
             sets = [replace(pods, count=min(pods.count, least)) for pods in sets]
-        name = str((queued_metadata(item).get("labels") or {}).get(QUEUE) or words.DEFAULT_QUEUE)
+        name = str((queued_metadata(item).get("labels") or {}).get(QUEUE) or vocabulary.DEFAULT_QUEUE)
         local = self._cluster.get(GROUP, "LocalQueue", name, namespace)
         queue = (
             self._cluster.get(GROUP, "ClusterQueue", get_path(local, "spec", "clusterQueue") or "") if local else None

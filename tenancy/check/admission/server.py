@@ -16,17 +16,17 @@ from tenancy.check.admission.access import Attributes, Authorizer, attributes_of
 from tenancy.check.admission.cel import EvaluationError, Permission
 from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.check.admission.completions import completed
-from tenancy.check.admission.defaults import decoded, defaulted, managed, stored
+from tenancy.check.admission.defaults import add_managed_fields, decode, set_creation_fields, set_defaults
 from tenancy.check.admission.forms import form_problems, undecodable
-from tenancy.check.admission.kueue import queued_by_kueue
+from tenancy.check.admission.kueue import apply_kueue_defaults
 from tenancy.check.admission.limits import limit_denials, with_default_limits
 from tenancy.check.admission.pod_security import pod_security_denials
 from tenancy.check.admission.policies import (
     MUTATING,
     VALIDATING,
+    apply_mutations,
     bound_policies,
     evaluator_of,
-    mutated,
     policy_denials,
 )
 from tenancy.check.admission.queue_rules import webhook_denials
@@ -37,7 +37,7 @@ from tenancy.check.admission.verdicts import Denial, Verdict
 from tenancy.kube.deniers import API_VALIDATION, CONFLICT
 from tenancy.kube.kinds import group_of
 from tenancy.kube.objects import Object, as_list, name_of
-from tenancy.rules.found import UNREADABLE
+from tenancy.rules.findings import UNREADABLE
 
 if TYPE_CHECKING:
     from tenancy.planning.plan_model import Plan
@@ -73,7 +73,7 @@ class OfflineApiServer:
     def stored(self, group: str, resource: str, name: str, namespace: str = "") -> Object | None:
         """An object of the cluster as it is stored, with its defaults; None if there is none."""
         item = self.cluster.stored(group, resource, name, namespace)
-        return None if item is None else defaulted(decoded(deepcopy(item), group), group)
+        return None if item is None else set_defaults(decode(deepcopy(item), group), group)
 
     def add(self, item: Object) -> None:
         """Take up an object that was created: rights that it gives hold from then on."""
@@ -110,8 +110,8 @@ class OfflineApiServer:
         if denial := undecodable(request):
             return request, (denial,)
         if request.object is not None:
-            item = defaulted(decoded(deepcopy(request.object), request.group), request.group)
-            managed(item, request.options, applied=False)
+            item = set_defaults(decode(deepcopy(request.object), request.group), request.group)
+            add_managed_fields(item, request.options, applied=False)
             request = replace(request, object=item)
         request, denials = self._admitted(request)
         return (request, denials) if denials else self._validated(request)
@@ -143,15 +143,15 @@ class OfflineApiServer:
         for policy in self.mutating:
             if request.object is not None and policy.selects(request, self.cluster):
                 try:
-                    result = mutated(
+                    result = apply_mutations(
                         policy, evaluator_of(request, self.cluster, self._permission(request)), request.object
                     )
                 except EvaluationError as error:
                     return request, (Denial(f"{MUTATING}/{policy.name}", None, str(error)),)
                 request = replace(request, object=result)
-        queued_by_kueue(request, self.cluster)
+        apply_kueue_defaults(request, self.cluster)
         if request.object is not None and request.operation is Operation.CREATE:
-            stored(request.object, request.group)
+            set_creation_fields(request.object, request.group)
             problems = form_problems(request.object)
             forms = tuple(Denial(API_VALIDATION, None, f"{path}: {reason}", path) for path, reason in problems)
             return request, (*forms, *validation_denials(request, self.cluster))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pulumi
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import CLOCK_FIELDS, Object
 
 
@@ -31,14 +31,14 @@ class Manifest(pulumi.CustomResource):
 
     def __init__(self, name: str, manifest: Object, opts: pulumi.ResourceOptions) -> None:
         kind = resource_type(manifest)
-        if manifest["kind"] == "ServiceAccount" and manifest["metadata"]["name"] == words.DEFAULT_ACCOUNT:
+        if manifest["kind"] == "ServiceAccount" and manifest["metadata"]["name"] == vocabulary.DEFAULT_ACCOUNT:
             # The object exists already, or soon will: the API server makes one in every namespace.
             kind += "Patch"
         if immutable_fields := IMMUTABLE_FIELDS.get(manifest["kind"]):
             replace_opts = pulumi.ResourceOptions(replace_on_changes=immutable_fields, delete_before_replace=True)
             opts = pulumi.ResourceOptions.merge(opts, replace_opts)
         metadata = manifest["metadata"]
-        if words.KEPT_BY_CLOCK in metadata.get("annotations", {}):
+        if vocabulary.KEPT_BY_CLOCK in metadata.get("annotations", {}):
             ignore_opts = pulumi.ResourceOptions(ignore_changes=[".".join(path) for path in CLOCK_FIELDS])
             opts = pulumi.ResourceOptions.merge(opts, ignore_opts)
         notes = {**metadata.get("annotations", {}), **BACKGROUND_DELETION}
@@ -49,4 +49,4 @@ def child_name(parent: str, manifest: Object) -> str:
     """Logical name, unique among the children of its kind: the engine shows the kind beside it."""
     name = manifest["metadata"]["name"]
     # `fraud` with its queue `fraud--training`: no object's name begins with a dash, so that both forms differ.
-    return name if name.startswith(f"{parent}{words.SEPARATOR}") else f"{parent}-{name}"
+    return name if name.startswith(f"{parent}{vocabulary.SEPARATOR}") else f"{parent}-{name}"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pulumi
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.components.kubernetes.manifest import Manifest, child_name
 from tenancy.components.kubernetes.release import HelmRelease
 from tenancy.planning.plan_model import NamespacePlan
@@ -37,7 +37,7 @@ class PlannedNamespace(pulumi.ComponentResource):
                 parent=self,
                 depends_on=depends_on,
                 # Deleting it deletes its content: the engine allows that only after the tenant's file said leaving.
-                protect=words.LEAVING not in plan.meta.annotations,
+                protect=vocabulary.LEAVING not in plan.meta.annotations,
                 # What was there before the tenant is not ours to delete.
                 retain_on_delete=adopt,
             ),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import yaml
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.sizes import ETCD_REQUEST
 from tenancy.catalog.text import pluralize
 from tenancy.deploy.gitops.source import (
@@ -171,7 +171,7 @@ def _application(
             "path": posixpath.normpath(f"{source.path}/{folder}"),
             "directory": {"recurse": True, "include": include},
         },
-        "destination": {"name": plan.context, "namespace": words.PLATFORM_NAMESPACE},
+        "destination": {"name": plan.context, "namespace": vocabulary.PLATFORM_NAMESPACE},
         "syncPolicy": {
             "automated": {"prune": source.prune, "selfHeal": True, "allowEmpty": empty},
             "syncOptions": [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.deploy.gitops.source import FOLDER, GitOpsSource, annotated, needs_manual_removal, resource, shard_of
 from tenancy.kube.objects import Object
 from tenancy.planning.common.names import truncate_with_hash
@@ -72,7 +72,7 @@ def _kustomizations(plan: Plan, source: GitOpsSource) -> Iterator[Object]:
     platform = f"{name}.platform"
     yield kustomization(platform, "platform", None)
     for tenant in plan.tenants:
-        stack_name = words.derived_name(name, tenant.name)
+        stack_name = vocabulary.derived_name(name, tenant.name)
         isolation, access = (
             truncate_with_hash(f"{stack_name}.{part}", _LABEL, ".") for part in ("isolation", "access")
         )

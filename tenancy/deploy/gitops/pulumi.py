@@ -6,7 +6,7 @@ import hashlib
 import shlex
 from collections.abc import Iterator, Mapping
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.deploy.gitops.source import FOLDER, GitOpsRefused, GitOpsSource, resource
 from tenancy.kube.objects import Object
 from tenancy.planning.common.names import truncate_with_hash
@@ -65,7 +65,7 @@ def for_operator(plan: Plan, layout: Layout, source: GitOpsSource) -> Mapping[st
 def _stack(plan: Plan, name: str, prerequisite: str | None, source: GitOpsSource) -> Object:
     options = {
         **PACK,
-        **words.PATCH_FORCE_ENVIRONMENT,
+        **vocabulary.PATCH_FORCE_ENVIRONMENT,
         **({"PULUMI_BACKEND_URL": source.backend} if source.backend else {}),
     }
     variables: Object = {key: {"type": "Literal", "literal": {"value": value}} for key, value in options.items()}
@@ -95,7 +95,7 @@ def _stack(plan: Plan, name: str, prerequisite: str | None, source: GitOpsSource
         title = _object_name(f"{name}.preview-{branch}")
     elif prerequisite:
         spec["prerequisites"] = [{"name": _object_name(prerequisite)}]
-    labels = {words.ENVIRONMENT: plan.environment}
+    labels = {vocabulary.ENVIRONMENT: plan.environment}
     stack_object = resource("pulumi.com/v1", "Stack", title, _OPERATOR, spec)
     return {**stack_object, "metadata": {**stack_object["metadata"], "labels": labels}}
 

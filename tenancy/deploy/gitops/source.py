@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import Object
 from tenancy.planning.common.names import shard_number
 from tenancy.planning.kubernetes.network import DEFAULT_DENY
 
 FOLDER = "gitops"
 """Folder of the tool's own resources, next to the rendered files."""
-_ISOLATION = {("NetworkPolicy", DEFAULT_DENY), ("ServiceAccount", words.DEFAULT_ACCOUNT)}
+_ISOLATION = {("NetworkPolicy", DEFAULT_DENY), ("ServiceAccount", vocabulary.DEFAULT_ACCOUNT)}
 _ISOLATION_KINDS = {
     *("Namespace", "ResourceQuota", "LimitRange"),
     # The guards, and the cluster network policies: both only refuse.

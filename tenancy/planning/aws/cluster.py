@@ -7,7 +7,7 @@ import ipaddress
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.gpus import REPAIRED_APPLICATION_XIDS
 from tenancy.catalog.instances import MACHINES
 from tenancy.catalog.versions import ami_name
@@ -174,7 +174,7 @@ class ClusterPlan:
     @property
     def system(self) -> str:
         """Logical name of the system's node group."""
-        return names.node_group_names(self.name, SYSTEM_NODES[words.POOL])[1]
+        return names.node_group_names(self.name, SYSTEM_NODES[vocabulary.POOL])[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +277,7 @@ def _network(environment: Environment) -> NetworkPlan:
 def _system_group(environment: Environment) -> NodeGroupPlan:
     system = environment.aws.system
     return NodeGroupPlan(
-        name=SYSTEM_NODES[words.POOL],
+        name=SYSTEM_NODES[vocabulary.POOL],
         pool="",
         instance=system.instance_type,
         ami_type="AL2023_x86_64_STANDARD",

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.planning.aws import grants, kinds
 from tenancy.planning.aws.documents import Document, allow, arn, document
 from tenancy.planning.aws.grants import PrefixGrant
@@ -20,7 +20,7 @@ from tenancy.spec.fields.tenant import Namespace, Tenant
 SESSION_SECONDS = 3600
 """The shortest that IAM allows as a role's maximum. Pod Identity and SDKs renew by themselves."""
 CI = "ci"
-TENANT_NAMESPACES = f"*{words.SEPARATOR}*"
+TENANT_NAMESPACES = f"*{vocabulary.SEPARATOR}*"
 """Names of tenants' namespaces, unless their files or the environment name them otherwise; no other's has this form."""
 NAMESPACE_TAG = "${aws:PrincipalTag/kubernetes-namespace}"
 
@@ -198,13 +198,13 @@ def shared_roles(environment: Environment, tenants: Sequence[Tenant]) -> tuple[T
     roles = []
     for _, users in sorted(users_by_role.items()):
         spaces = {tenant.namespace_name(namespace) for tenant, namespace in users}
-        roles.append(shared_role(environment, *users[0], {name for name in spaces if words.SEPARATOR not in name}))
+        roles.append(shared_role(environment, *users[0], {name for name in spaces if vocabulary.SEPARATOR not in name}))
     return tuple(roles)
 
 
 def ci_group(tenant: Tenant) -> str:
     """Kubernetes group of the tenant's pipeline."""
-    return words.CI_GROUP.format(tenant=tenant.tenant)
+    return vocabulary.CI_GROUP.format(tenant=tenant.tenant)
 
 
 def pipeline_role(environment: Environment, tenant: Tenant, ci: Ci) -> TenantRolePlan:

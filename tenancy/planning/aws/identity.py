@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.planning.aws.documents import Document, partition
 from tenancy.planning.aws.documents import allow as _allow
 from tenancy.planning.aws.documents import arn as _arn
@@ -75,7 +75,7 @@ def cluster_arn(environment: Environment) -> str:
 
 def key_alias(environment: Environment) -> str:
     """Alias of the key that is made for the cluster: a name for what only AWS can give an id."""
-    return f"alias/{words.PRODUCT}/{environment.cluster.name}"
+    return f"alias/{vocabulary.PRODUCT}/{environment.cluster.name}"
 
 
 def volume_key(environment: Environment) -> str:

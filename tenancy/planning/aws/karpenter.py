@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tenancy.catalog import gpus
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import gpus, vocabulary
 from tenancy.catalog.versions import karpenter_alias
 from tenancy.kube.objects import Object
 from tenancy.planning.aws.creation import launch_settings
@@ -60,7 +59,7 @@ def karpenter_objects(environment: Environment) -> tuple[Object, ...]:
 
 
 def _objects(environment: Environment, name: str, pool: Pool) -> Iterator[Object]:
-    labels = {**platform_labels(environment), words.POOL: name}
+    labels = {**platform_labels(environment), vocabulary.POOL: name}
     yield manifest(AWS_API, "EC2NodeClass", name, labels, {"spec": _node_class(environment, name, pool)})
     # Before the node pool: without it Karpenter reports to a pod that asks for a slice that no pool has any.
     if capacity := _overlay(environment, name, pool):

@@ -20,14 +20,13 @@ from typing import Any
 
 import yaml
 
-from tenancy.catalog import gpus
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import gpus, vocabulary
 from tenancy.catalog.boards import BOARDS
 from tenancy.planning.common.pools import MIG_CONFIG, PLUGIN_CONFIG, node_labels
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.pools import Pool, Sharing, Strategy
 
-LAYOUT_LABEL = words.PREFIX + "layout"
+LAYOUT_LABEL = vocabulary.PREFIX + "layout"
 """Label of a node whose GPUs are cut or shared: a hash of how. It is in the user data, so that a change is a new launch
 template or node class, which replaces nodes; it also identifies the nodes that still have the older layout."""
 

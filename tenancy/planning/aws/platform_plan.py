@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.planning.aws import grants, iam_roles, kinds
 from tenancy.planning.aws.bucket_policies import break_glass_arn, bucket_policy
 from tenancy.planning.aws.documents import Document, allow, arn, deny, document, partition
@@ -68,8 +68,15 @@ def data_plan(environment: Environment, tenants: Sequence[Tenant]) -> DataPlan |
 
 
 COST_TAGS = (
-    *(words.TENANT_TAG, names.NAMESPACE_TAG, names.CLAIM_TAG, names.ENVIRONMENT_TAG, names.CLUSTER_TAG, names.POOL_TAG),
-    *words.COST_LABELS,
+    *(
+        vocabulary.TENANT_TAG,
+        names.NAMESPACE_TAG,
+        names.CLAIM_TAG,
+        names.ENVIRONMENT_TAG,
+        names.CLUSTER_TAG,
+        names.POOL_TAG,
+    ),
+    *vocabulary.COST_LABELS,
 )
 
 

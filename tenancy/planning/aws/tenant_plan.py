@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.planning.aws import grants, iam_roles, kinds
 from tenancy.planning.aws.bucket_policies import access_point_policy, exempt_roles
 from tenancy.planning.aws.keys import tenant_key_policy
@@ -109,7 +109,7 @@ def _budget(environment: Environment, tenant: Tenant) -> BudgetPlan | None:
     return BudgetPlan(
         name=names.tenant_budget(environment, tenant),
         limit=str(tenant.budget.monthly_usd),
-        filters={"TagKeyValue": (f"user:{words.TENANT_TAG}${tenant.tenant}",)},
+        filters={"TagKeyValue": (f"user:{vocabulary.TENANT_TAG}${tenant.tenant}",)},
         alerts=(*(Alert("ACTUAL", percent, mail) for percent in ALERT_PERCENTAGES), Alert("FORECASTED", 100, mail)),
         tags=_tags(environment, tenant),
     )

@@ -13,13 +13,13 @@ from typing import Any
 
 import yaml
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.versions import CHARTS
 from tenancy.spec.fields.environment import Environment
 
 Toleration = Mapping[str, str]
 
-SYSTEM_NODES: Mapping[str, str] = {words.POOL: "system"}
+SYSTEM_NODES: Mapping[str, str] = {vocabulary.POOL: "system"}
 """Label of the nodes of the platform's own services."""
 SYSTEM_TOLERATIONS: Sequence[Toleration] = ({"key": "CriticalAddonsOnly", "operator": "Exists"},)
 """The taint of those nodes; only the platform's own services tolerate it."""
@@ -77,7 +77,7 @@ def gpu_operator(
     """
     return _chart(
         "gpu-operator",
-        words.OPERATOR_NAMESPACE,
+        vocabulary.OPERATOR_NAMESPACE,
         {
             "clusterPolicy": {"deployCR": True},
             "gpuCluster": {"deployCR": False},  # alpha; claims come from the DRA driver's own chart
@@ -168,7 +168,7 @@ def efa_plugin(tolerations: Sequence[Toleration], pools: Iterable[str]) -> HelmC
         SYSTEM_NAMESPACE,
         {
             "supportedInstanceLabels": {
-                "keys": [words.POOL],
+                "keys": [vocabulary.POOL],
                 "values": sorted(set(pools)),
             },
             "tolerations": toleration_dicts(tolerations),
@@ -253,7 +253,7 @@ def kueue(configuration: Mapping[str, Any], memory: str, *, system: Mapping[str,
     version = CHARTS["kueue"].version
     return _chart(
         "kueue",
-        words.QUEUE_NAMESPACE,
+        vocabulary.QUEUE_NAMESPACE,
         {
             "managerConfig": {"controllerManagerConfigYaml": _yaml(configuration)},
             "controllerManager": {
@@ -303,7 +303,7 @@ def prometheus_stack(
     """
     platform_namespaces = [namespace, SYSTEM_NAMESPACE]
     namespace_selector = {
-        "matchExpressions": [{"key": words.SPACE_NAME, "operator": "In", "values": platform_namespaces}]
+        "matchExpressions": [{"key": vocabulary.SPACE_NAME, "operator": "In", "values": platform_namespaces}]
     }
     label_selector = {"matchLabels": dict(labels)}
     selectors = {
@@ -376,7 +376,7 @@ def dra_driver(tolerations: Sequence[Toleration]) -> HelmChart:
     """Devices by claim instead of by the device plugin, which is off then."""
     return _chart(
         "dra-driver-nvidia-gpu",
-        words.OPERATOR_NAMESPACE,
+        vocabulary.OPERATOR_NAMESPACE,
         {
             "gpuResourcesEnabledOverride": True,  # the chart's question whether the device plugin is off
             "nvidiaDriverRoot": "/",

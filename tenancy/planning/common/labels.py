@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import Object
 from tenancy.planning.common.meta import Meta
 from tenancy.spec.fields.environment import Environment
@@ -13,7 +13,7 @@ from tenancy.spec.fields.tenant import Namespace, Tenant
 
 def platform_labels(environment: Environment) -> dict[str, str]:
     """Labels of what belongs to the platform."""
-    return {words.MANAGED_BY: words.PRODUCT, words.ENVIRONMENT: environment.environment}
+    return {vocabulary.MANAGED_BY: vocabulary.PRODUCT, vocabulary.ENVIRONMENT: environment.environment}
 
 
 def tenant_labels(environment: Environment, tenant: Tenant, namespace: Namespace) -> dict[str, str]:
@@ -31,7 +31,7 @@ def tier_labels(environment: Environment, tenant: Tenant, tier: str) -> dict[str
     """Labels of what belongs to all namespaces of a tenant that have one tier."""
     return {
         **platform_labels(environment),
-        words.TENANT: tenant.tenant,
+        vocabulary.TENANT: tenant.tenant,
         "team": tenant.team,
         "owner": tenant.owner.name,
         "department": tenant.department,
@@ -66,10 +66,10 @@ def exclude_system_namespaces(environment: Environment, *, unmanaged: bool = Tru
         *environment.system_namespaces,
         *(() if unmanaged else environment.platform.unmanaged_namespaces),
     }
-    systems = {"key": words.SPACE_NAME, "operator": "NotIn", "values": sorted(excluded_namespaces)}
+    systems = {"key": vocabulary.SPACE_NAME, "operator": "NotIn", "values": sorted(excluded_namespaces)}
     return {"matchExpressions": [systems]}
 
 
 def in_namespaces(names: Sequence[str]) -> dict[str, object]:
     """Selector of the namespaces of these names."""
-    return {"matchExpressions": [{"key": words.SPACE_NAME, "operator": "In", "values": sorted(names)}]}
+    return {"matchExpressions": [{"key": vocabulary.SPACE_NAME, "operator": "In", "values": sorted(names)}]}

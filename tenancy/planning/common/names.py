@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 from enum import StrEnum
 
-from tenancy.catalog import account
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import account, vocabulary
 from tenancy.planning.common.labels import extra_labels, tenant_labels, tier_labels
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.tenant import Namespace, Tenant
@@ -58,7 +57,7 @@ def tags(environment: Environment, pool: str | None = None) -> dict[str, str]:
         ENVIRONMENT_TAG: environment.environment,
         CLUSTER_TAG: environment.cluster.name,
         "env": environment.environment,
-        "managed-by": words.PRODUCT,
+        "managed-by": vocabulary.PRODUCT,
         **({POOL_TAG: pool} if pool else {}),
     }
 
@@ -66,7 +65,7 @@ def tags(environment: Environment, pool: str | None = None) -> dict[str, str]:
 def pool_tags(environment: Environment, name: str) -> dict[str, str]:
     """Tags of a pool's nodes and volumes; those of a pool with one tenant are that tenant's."""
     pool = environment.pools[name]
-    owner = {words.TENANT_TAG: pool.tenants[0]} if len(pool.tenants) == 1 and not pool.tiers else {}
+    owner = {vocabulary.TENANT_TAG: pool.tenants[0]} if len(pool.tenants) == 1 and not pool.tiers else {}
     return {**tags(environment, name), **owner}
 
 
@@ -107,7 +106,7 @@ def tenant_role(environment: Environment, tenant: Tenant, namespace: str) -> str
 
 def ci_role(environment: Environment, tenant: Tenant) -> str:
     """Role of the tenant's pipeline; `.ci` is neither a namespace nor a hash."""
-    name = f"{environment.cluster.name}{words.SEPARATOR}{tenant.tenant}"
+    name = f"{environment.cluster.name}{vocabulary.SEPARATOR}{tenant.tenant}"
     return f"{truncate_with_hash(name, account.ROLE_NAME - 3, '.')}.ci"
 
 
@@ -124,7 +123,9 @@ def tenant_access_point(environment: Environment, tenant: Tenant, bucket: str) -
 
 def tenant_budget(environment: Environment, tenant: Tenant) -> str:
     """Name of a tenant's AWS budget."""
-    return truncate_with_hash(f"{environment.cluster.name}{words.SEPARATOR}{tenant.tenant}", account.BUDGET_NAME, ".")
+    return truncate_with_hash(
+        f"{environment.cluster.name}{vocabulary.SEPARATOR}{tenant.tenant}", account.BUDGET_NAME, "."
+    )
 
 
 def tenant_secret(environment: Environment, tenant: Tenant, name: str) -> str:
@@ -139,7 +140,7 @@ def tenant_log_group(environment: Environment, tenant: Tenant, name: str) -> str
 
 def tenant_repository(environment: Environment, tenant: Tenant, name: str) -> str:
     """Name of a tenant's ECR repository."""
-    return words.repository(environment.environment, tenant.tenant, name)
+    return vocabulary.repository(environment.environment, tenant.tenant, name)
 
 
 def shared_repositories(environment: Environment) -> str:
@@ -162,8 +163,8 @@ def tenant_tags(environment: Environment, tenant: Tenant, tier: str) -> dict[str
     labels = tier_labels(environment, tenant, tier)
     return {
         **tags(environment),
-        words.TENANT_TAG: tenant.tenant,
-        **{key: labels[key] for key in (*words.COST_LABELS, *tenant.labels)},
+        vocabulary.TENANT_TAG: tenant.tenant,
+        **{key: labels[key] for key in (*vocabulary.COST_LABELS, *tenant.labels)},
     }
 
 
@@ -172,8 +173,8 @@ def namespace_tags(environment: Environment, tenant: Tenant, namespace: Namespac
     labels = tenant_labels(environment, tenant, namespace)
     return {
         **tags(environment),
-        words.TENANT_TAG: tenant.tenant,
-        **{key: labels[key] for key in (*words.COST_LABELS, *extra_labels(tenant, namespace))},
+        vocabulary.TENANT_TAG: tenant.tenant,
+        **{key: labels[key] for key in (*vocabulary.COST_LABELS, *extra_labels(tenant, namespace))},
     }
 
 
@@ -186,7 +187,7 @@ def truncate_with_hash(name: str, max_length: int, separator: str) -> str:
 
 
 def _qualified_name(environment: Environment, tenant: Tenant, name: str) -> str:
-    return words.SEPARATOR.join((environment.cluster.name, tenant.tenant, name))
+    return vocabulary.SEPARATOR.join((environment.cluster.name, tenant.tenant, name))
 
 
 def shard_number(name: str, parts: int) -> int:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenancy.catalog import gpus, nodes
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import gpus, nodes, vocabulary
 from tenancy.kube.objects import Object
 from tenancy.spec.fields.cluster import Cni
 from tenancy.spec.fields.environment import Environment
@@ -23,10 +22,10 @@ AGENT_NOT_READY: Taint = {"key": "node.cilium.io/agent-not-ready", "value": "tru
 
 def node_labels(name: str, pool: Pool) -> dict[str, str]:
     """Labels that a node of the pool is born with."""
-    gpu_labels = {words.BOARD: pool.machine.gpu, "nvidia.com/gpu.present": "true"} if pool.machine.gpus else {}
+    gpu_labels = {vocabulary.BOARD: pool.machine.gpu, "nvidia.com/gpu.present": "true"} if pool.machine.gpus else {}
     return {
-        words.POOL: name,
-        **({words.TENANT: pool.sole_tenant} if pool.sole_tenant else {}),
+        vocabulary.POOL: name,
+        **({vocabulary.TENANT: pool.sole_tenant} if pool.sole_tenant else {}),
         "node.kubernetes.io/instance-type": pool.instance_type,
         **gpu_labels,
         **({MIG_CONFIG: name} if pool.mig else {}),
@@ -38,7 +37,7 @@ def node_taints(name: str, pool: Pool) -> list[Taint]:
     """Every GPU node repels pods without a GPU; a node of a restricted pool has a taint of its own too."""
     taints = [{"key": gpus.GPU_TAINT, "value": "present", "effect": "NoSchedule"}] if pool.machine.gpus else []
     if pool.is_restricted:
-        taints.append({"key": words.POOL, "value": name, "effect": "NoSchedule"})
+        taints.append({"key": vocabulary.POOL, "value": name, "effect": "NoSchedule"})
     return taints
 
 
@@ -135,7 +134,7 @@ def fake_nodes(environment: Environment) -> list[Object]:
 
 def network_labels(layers: int) -> tuple[str, ...]:
     """Labels of where in the network a node is, broadest first."""
-    return tuple(f"{words.NETWORK_LAYER}{layer}" for layer in range(1, layers + 1))
+    return tuple(f"{vocabulary.NETWORK_LAYER}{layer}" for layer in range(1, layers + 1))
 
 
 def _network_place_labels(name: str, pool: Pool, number: int) -> dict[str, str]:
@@ -159,7 +158,7 @@ def _fake_node(environment: Environment, name: str, pool: Pool, number: int) -> 
                 "kubernetes.io/arch": pool.machine.architecture,
                 **zone,
                 **(_network_place_labels(name, pool, number) if pool.efa else {}),
-                words.LAB_NODE: "node",
+                vocabulary.LAB_NODE: "node",
             },
             "annotations": {"kwok.x-k8s.io/node": "fake"},
         },

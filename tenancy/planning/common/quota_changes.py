@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube import quantities
 from tenancy.kube.objects import get_path
 from tenancy.kube.quota_tree import stored_quotas
@@ -29,7 +29,7 @@ class DeviceAmount(NamedTuple):
 
 def is_device(resource: str) -> bool:
     """Whether a resource of a queue is a kind of device; CPU, memory and parts of boards follow from the devices."""
-    return resource not in MACHINE_RESOURCES and not resource.startswith(words.PREFIX)
+    return resource not in MACHINE_RESOURCES and not resource.startswith(vocabulary.PREFIX)
 
 
 def device_amounts(spec: Any) -> Iterator[DeviceAmount]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.sizes import WALKED, WALKED_OF_PLATFORM
 from tenancy.kube.objects import Object, digest
 from tenancy.planning.common.labels import exclude_system_namespaces, in_namespaces, manifest, platform_labels
@@ -150,7 +150,7 @@ def guard_objects(environment: Environment) -> tuple[Object, ...]:
         }
         actions = ["Warn" if audit else "Deny", "Audit"]
         binding = {"policyName": guard.name, "matchResources": everywhere, "validationActions": actions}
-        notes = {words.GUARDS_MODE: environment.guards.value} if audit else None
+        notes = {vocabulary.GUARDS_MODE: environment.guards.value} if audit else None
         kind, body = "ValidatingAdmissionPolicyBinding", {"spec": binding}
         bindings.append(manifest(api, kind, guard.name, labels, body, annotations=notes))
     return (*policies, *bindings)
@@ -172,7 +172,7 @@ def readiness_probe(environment: Environment, guard_list: tuple[Object, ...]) ->
         "failurePolicy": "Fail",
         "matchConstraints": {
             "matchPolicy": "Equivalent",
-            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": words.PLATFORM_NAMESPACE}},
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": vocabulary.PLATFORM_NAMESPACE}},
             "objectSelector": {},
             "resourceRules": [
                 {
@@ -200,7 +200,7 @@ def marker(environment: Environment, guard_list: tuple[Object, ...]) -> Object:
     """ConfigMap made after the guards: a tenant's own stack checks for it before it makes anything."""
     data = {"version": str(VERSION), "digest": digest(list(guard_list))}
     return manifest(
-        "v1", "ConfigMap", MARKER, platform_labels(environment), {"data": data}, namespace=words.PLATFORM_NAMESPACE
+        "v1", "ConfigMap", MARKER, platform_labels(environment), {"data": data}, namespace=vocabulary.PLATFORM_NAMESPACE
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.planning.guards.admission_policy import Guard, change_condition
 from tenancy.rules.catalogue import expressions
 from tenancy.rules.expressions import annotation_list
@@ -25,7 +25,7 @@ def claim_guards(facts: GuardFacts) -> Iterator[Guard]:
             {
                 # The API server passes an unset list as null.
                 **{name: f"has({path}) && {path} != null ? {path} : []" for name, path in lists.items()},
-                "allowedClasses": annotation_list(words.ALLOWED_DEVICE_CLASSES),
+                "allowedClasses": annotation_list(vocabulary.ALLOWED_DEVICE_CLASSES),
             },
             change_condition("spec", "metadata.annotations", "metadata.ownerReferences"),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.planning.guards.admission_policy import META, Guard, NamespaceScope, change_condition
 from tenancy.planning.guards.unmanaged import is_temporary
 from tenancy.planning.guards.variables import LISTS, requester_variables
@@ -16,7 +16,7 @@ from tenancy.spec.fields.environment import Environment
 
 DELETIONS = "tenancy-deletions"
 
-ON_NODES = ("system:nodes", f"system:serviceaccounts:{words.OPERATOR_NAMESPACE}")
+ON_NODES = ("system:nodes", f"system:serviceaccounts:{vocabulary.OPERATOR_NAMESPACE}")
 """Groups of kubelets, and of NVIDIA's operator: its feature discovery labels any node as the daemons there say, under
 every prefix but Kubernetes' own (nfd-master, `denyLabelNs`)."""
 NODE_OF_TOKEN = "authentication.kubernetes.io/node-name"
@@ -62,7 +62,7 @@ def object_guards(environment: Environment | None, facts: GuardFacts) -> tuple[G
             [("", "v1", ["namespaces"])],
             expressions(GuardSubject.REMOVALS, facts),
             {},
-            {"tenants": f"has(oldObject.metadata.labels) && {cel(words.TENANT)} in oldObject.metadata.labels"},
+            {"tenants": f"has(oldObject.metadata.labels) && {cel(vocabulary.TENANT)} in oldObject.metadata.labels"},
             operations=("DELETE",),
             spaces=NamespaceScope.ALL,
         ),
@@ -131,7 +131,7 @@ def node_guard(facts: GuardFacts) -> Guard:
 
 
 def _network_guard(facts: GuardFacts) -> Guard:
-    platform_label = f"has({{0}}.metadata.labels) && {cel(words.ENVIRONMENT)} in {{0}}.metadata.labels"
+    platform_label = f"has({{0}}.metadata.labels) && {cel(vocabulary.ENVIRONMENT)} in {{0}}.metadata.labels"
     return Guard(
         "tenancy-networkpolicies",
         [("networking.k8s.io", "v1", ["networkpolicies"])],
@@ -140,8 +140,8 @@ def _network_guard(facts: GuardFacts) -> Guard:
             # Any change of it: with an owner reference to a tenant's object, the garbage collector would delete it.
             "ours": f"""(object != null && {platform_label.format("object")})
     || (oldObject != null && {platform_label.format("oldObject")})""",
-            "allowedEgress": annotation_list(words.ALLOWED_EGRESS),
-            "allowedIngress": annotation_list(words.ALLOWED_INGRESS),
+            "allowedEgress": annotation_list(vocabulary.ALLOWED_EGRESS),
+            "allowedIngress": annotation_list(vocabulary.ALLOWED_INGRESS),
         },
         {},
         operations=("CREATE", "UPDATE", "DELETE"),
@@ -184,7 +184,7 @@ def _namespace_variables(environment: Environment | None) -> dict[str, str]:
         null = "" if root == "object" else f"{root} != null && "
         return f"{null}has({root}.metadata.{field}) ? {root}.metadata.{field} : {{}}"
 
-    platform_key = f"k.startsWith({cel(words.PREFIX)})"
+    platform_key = f"k.startsWith({cel(vocabulary.PREFIX)})"
     pod_security = "k.startsWith('pod-security.kubernetes.io/')"
     if environment and (environment.platform.unmanaged_namespaces or environment.platform.temporary_namespaces):
         # Their own owners choose it; a conformance suite labels each namespace that it makes.
@@ -196,7 +196,7 @@ def _namespace_variables(environment: Environment | None) -> dict[str, str]:
     protected = (
         f"({platform_key} || {pod_security} || k.startsWith('kueue.x-k8s.io/')"
         " || k in ['resource.kubernetes.io/admin-access', 'resource.k8s.io/admin-access']"
-        f" || k in {cel([words.MANAGED_BY, *words.COST_LABELS])})"
+        f" || k in {cel([vocabulary.MANAGED_BY, *vocabulary.COST_LABELS])})"
     )
 
     return {

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.rules.catalogue import RULES
 from tenancy.rules.expressions import cel
 from tenancy.rules.pod_security import (
@@ -62,8 +62,8 @@ def security_variables(
             + "]"
         )
 
-    version = _label(words.PSA_VERSION)
-    level = _label(words.PSA_ENFORCE)
+    version = _label(vocabulary.PSA_VERSION)
+    level = _label(vocabulary.PSA_ENFORCE)
     baseline, restricted = checks_of_levels(PodSecurityLevel.BASELINE), checks_of_levels(PodSecurityLevel.RESTRICTED)
     return {
         "minor": f"{version}.matches('^v1[.][0-9]{{1,3}}$') ? int({version}.substring(3)) : {LATEST}",

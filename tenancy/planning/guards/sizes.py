@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.planning.guards.admission_policy import Guard
 from tenancy.rules.catalogue import expressions
 from tenancy.rules.expressions import annotation_list, by_people
@@ -42,7 +42,7 @@ def limit_guards(facts: GuardFacts) -> tuple[Guard, Guard]:
             OBJECTS,
             [*_OBJECTS, *claims],
             expressions(GuardSubject.SIZES_OF_OBJECTS, facts),
-            {"allowances": annotation_list(words.ALLOWANCES)},
+            {"allowances": annotation_list(vocabulary.ALLOWANCES)},
             people,
         ),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.planning.guards.admission_policy import Guard, NamespaceScope, change_condition
 from tenancy.rules.catalogue import expressions
 from tenancy.rules.expressions import cel
@@ -40,7 +40,7 @@ def is_temporary(environment: Environment, name: str) -> str:
     for entry in environment.platform.temporary_namespaces:
         start = entry.name.removesuffix("*")
         ways.append(f"{name} == {cel(start)}" if start == entry.name else f"{name}.startsWith({cel(start)})")
-    return f"(!{name}.contains({cel(words.SEPARATOR)}) && ({' || '.join(ways)}))" if ways else "false"
+    return f"(!{name}.contains({cel(vocabulary.SEPARATOR)}) && ({' || '.join(ways)}))" if ways else "false"
 
 
 def temporary(environment: Environment, guard: Guard) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.controllers import JOB_CONTROLLERS, JOB_FINALIZER, KUEUE, MANAGED, WORKLOAD_CONTROLLERS
 from tenancy.rules.expressions import CONTROLS, OWN_FINALIZERS, annotation, annotation_list, cel, map_at
 from tenancy.rules.model import GuardFacts
@@ -16,14 +16,14 @@ REQUESTED_RESOURCES = """variables.allowedResources.filter(r, {containers}.exist
     && has(c.resources.limits) && r in c.resources.limits && sign(quantity(string(c.resources.limits[r]))) > 0))"""
 """Resources of the tenant that a container requests."""
 LISTS: Mapping[str, str] = {
-    "allowances": annotation_list(words.ALLOWANCES),
-    "allowedAccounts": annotation_list(words.ALLOWED_ACCOUNTS),
-    "allowedRuntimes": annotation_list(words.ALLOWED_RUNTIMES),
-    "tokenAccounts": annotation_list(words.TOKEN_ACCOUNTS),
-    "allowedPools": annotation_list(words.ALLOWED_POOLS),
-    "allowedPriorities": annotation_list(words.ALLOWED_PRIORITIES),
-    "allowedRegistries": annotation_list(words.ALLOWED_REGISTRIES),
-    "allowedResources": annotation_list(words.ALLOWED_RESOURCES),
+    "allowances": annotation_list(vocabulary.ALLOWANCES),
+    "allowedAccounts": annotation_list(vocabulary.ALLOWED_ACCOUNTS),
+    "allowedRuntimes": annotation_list(vocabulary.ALLOWED_RUNTIMES),
+    "tokenAccounts": annotation_list(vocabulary.TOKEN_ACCOUNTS),
+    "allowedPools": annotation_list(vocabulary.ALLOWED_POOLS),
+    "allowedPriorities": annotation_list(vocabulary.ALLOWED_PRIORITIES),
+    "allowedRegistries": annotation_list(vocabulary.ALLOWED_REGISTRIES),
+    "allowedResources": annotation_list(vocabulary.ALLOWED_RESOURCES),
 }
 # What a pod has already is not judged again: a network agent has written there how the pod is connected, and a request
 # that removes one finalizer leaves the others. Agents of the system write onto pods that exist; pods that its
@@ -89,9 +89,9 @@ def requester_variables(facts: GuardFacts) -> dict[str, str]:
         "lostOwners": f"""(request.operation == 'UPDATE' && has(oldObject.metadata.ownerReferences)
     ? oldObject.metadata.ownerReferences : []).filter(o, {CONTROLS}
         && !(has(object.metadata.ownerReferences) && o in object.metadata.ownerReferences))""",
-        "allowedQueues": annotation_list(words.ALLOWED_QUEUES),
-        "defaultLimits": annotation_list(words.DEFAULT_LIMITS),
-        "mostSeconds": annotation(words.MAX_RUN_SECONDS),
+        "allowedQueues": annotation_list(vocabulary.ALLOWED_QUEUES),
+        "defaultLimits": annotation_list(vocabulary.DEFAULT_LIMITS),
+        "mostSeconds": annotation(vocabulary.MAX_RUN_SECONDS),
     }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.planning.common.labels import platform_labels, tenant_labels
 from tenancy.planning.common.meta import Meta
 from tenancy.planning.guards.facts import frameworks
@@ -122,11 +122,11 @@ def cluster_roles(environment: Environment) -> tuple[ClusterRole, ...]:
             PolicyRule(group, resources, tuple(verbs)) for part in rights for (group, resources), verbs in part.items()
         )
 
-    group, resource, verb = words.GPU_GRANT
+    group, resource, verb = vocabulary.GPU_GRANT
     all_rights: dict[str, tuple[Rights, ...]] = {role: _rights(environment, role) for role in PERSONAS}
     all_rights[GPU_USER] = ({(group, (resource,)): (verb,)},)
     if environment.virtual_clusters:
-        all_rights[words.VIRTUAL_CLUSTER] = (_SYNC,)
+        all_rights[vocabulary.VIRTUAL_CLUSTER] = (_SYNC,)
     labels = platform_labels(environment)
     return tuple(ClusterRole(Meta(role_name(role), labels), rules(rights)) for role, rights in all_rights.items())
 
@@ -142,8 +142,8 @@ def role_bindings(environment: Environment, tenant: Tenant, namespace: Namespace
     if users:
         bindings.append(_binding(environment, tenant, namespace, GPU_USER, sorted(users)))
     if tenant.in_virtual_clusters:
-        syncer = ("ServiceAccount", f"{namespace.name}/{words.VIRTUAL_CLUSTER}")
-        bindings.append(_binding(environment, tenant, namespace, words.VIRTUAL_CLUSTER, [syncer]))
+        syncer = ("ServiceAccount", f"{namespace.name}/{vocabulary.VIRTUAL_CLUSTER}")
+        bindings.append(_binding(environment, tenant, namespace, vocabulary.VIRTUAL_CLUSTER, [syncer]))
     return tuple(bindings)
 
 
@@ -166,4 +166,4 @@ def _pipeline_group(tenant: Tenant, namespace: Namespace, role: Role) -> list[tu
     """The group of the tenant's pipeline, if that has the role there."""
     ci = tenant.ci
     is_bound = ci and ci.role == role and applies_to(ci.namespaces, namespace)
-    return [("Group", words.CI_GROUP.format(tenant=tenant.tenant))] if is_bound else []
+    return [("Group", vocabulary.CI_GROUP.format(tenant=tenant.tenant))] if is_bound else []

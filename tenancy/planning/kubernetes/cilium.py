@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import product
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import Object
 from tenancy.planning.common.labels import manifest, platform_labels, tenant_labels
 from tenancy.spec.fields.cluster import Cni
@@ -23,7 +23,7 @@ CLUSTER_POLICY = "tenancy"
 
 NAMESPACE_LABEL = "k8s:io.kubernetes.pod.namespace"
 ACCOUNT_LABEL = "k8s:io.cilium.k8s.policy.serviceaccount"
-TENANT_LABEL = f"k8s:io.cilium.k8s.namespace.labels.{words.TENANT}"
+TENANT_LABEL = f"k8s:io.cilium.k8s.namespace.labels.{vocabulary.TENANT}"
 
 DNS_NAMESPACE, DNS_PODS = "kube-system", {"k8s-app": "kube-dns"}
 AGENT_PORT = 80
@@ -108,7 +108,7 @@ def platform_network_policies(environment: Environment) -> tuple[Object, ...]:
         "endpointSelector": {"matchExpressions": [{"key": TENANT_LABEL, "operator": "Exists"}]},
         "egressDeny": [
             {"toEndpoints": denied_endpoints},
-            {"toCIDRSet": [{"cidr": cidr} for cidr in words.METADATA]},
+            {"toCIDRSet": [{"cidr": cidr} for cidr in vocabulary.METADATA]},
             {"toEntities": ["remote-node"]},
             {"toEntities": ["host"], "toPorts": [_all_but(AGENT_PORT)]},
         ],
@@ -155,8 +155,8 @@ def tenant_network_policies(environment: Environment, tenant: Tenant) -> tuple[O
                 "egressDeny": [{"toEntities": ["kube-apiserver"]}],
             }
         )
-    name = words.derived_name(CLUSTER_POLICY, tenant.tenant)
-    labels = {**platform_labels(environment), words.TENANT: tenant.tenant}
+    name = vocabulary.derived_name(CLUSTER_POLICY, tenant.tenant)
+    labels = {**platform_labels(environment), vocabulary.TENANT: tenant.tenant}
     return (manifest(API, "CiliumClusterwideNetworkPolicy", name, labels, {"specs": specs}),)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tenancy.catalog import gpus
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import gpus, vocabulary
 from tenancy.planning.common.device_classes import granted_classes
 from tenancy.planning.common.labels import extra_labels, tenant_labels
 from tenancy.planning.common.meta import Meta
@@ -17,7 +16,7 @@ from tenancy.spec.fields.tiers import Spread
 
 def pod_security(version: str, level: str = "restricted") -> dict[str, str]:
     """Pod Security labels, pinned: `latest` would change under running tenants at an upgrade."""
-    prefix = words.PSA_ENFORCE.removesuffix("enforce")
+    prefix = vocabulary.PSA_ENFORCE.removesuffix("enforce")
     modes = {"enforce": level, "audit": "restricted", "warn": "restricted"}
     return {
         **{prefix + mode: mode_level for mode, mode_level in modes.items()},
@@ -51,7 +50,7 @@ def allowed_registries(environment: Environment, tenant: Tenant) -> list[str]:
 
 def allowances(environment: Environment, tenant: Tenant, namespace: Namespace) -> list[str]:
     """Exemptions that pods there have. Each is granted, never assumed: a namespace without the annotation has none."""
-    tier, allowed = environment.tiers[tenant.tier_of(namespace)], words.Allowance
+    tier, allowed = environment.tiers[tenant.tier_of(namespace)], vocabulary.Allowance
     grants = {
         allowed.ANY_NODE: not tenant.on_own_nodes,
         allowed.BESIDE_OTHERS: not tenant.dedicated_hosts,
@@ -76,32 +75,32 @@ def queue_notes(environment: Environment, tenant: Tenant, namespace: Namespace) 
         return {}
     tier = environment.tiers[tenant.tier_of(namespace)]
     notes = {
-        words.ALLOWED_QUEUES: ",".join([words.DEFAULT_QUEUE, *sorted(namespace.queues)]),
-        words.DEFAULT_LIMITS: ",".join(
+        vocabulary.ALLOWED_QUEUES: ",".join([vocabulary.DEFAULT_QUEUE, *sorted(namespace.queues)]),
+        vocabulary.DEFAULT_LIMITS: ",".join(
             f"{resource}={size}" for resource, size in sorted(tier.container.default.items())
         ),
     }
-    return notes | ({words.MAX_RUN_SECONDS: str(seconds(tier.max_run_time))} if tier.max_run_time else {})
+    return notes | ({vocabulary.MAX_RUN_SECONDS: str(seconds(tier.max_run_time))} if tier.max_run_time else {})
 
 
 def namespace_meta(environment: Environment, tenant: Tenant, namespace: Namespace) -> Meta:
     """Name and labels of the namespace, and annotations that hold what the guards allow in it."""
     tier = tenant.tier_of(namespace)
     declared_accounts = {account.name for account in tenant.accounts_in(namespace)}
-    accounts = {words.DEFAULT_ACCOUNT, namespace.service_account, *declared_accounts}
+    accounts = {vocabulary.DEFAULT_ACCOUNT, namespace.service_account, *declared_accounts}
     lists = {
-        words.ALLOWANCES: allowances(environment, tenant, namespace),
-        words.ALLOWED_ACCOUNTS: sorted(accounts),
-        words.ALLOWED_RUNTIMES: [words.SANDBOX_CLASS] if tenant.is_sandboxed else [],
-        words.TOKEN_ACCOUNTS: token_accounts(tenant, namespace),
-        words.ALLOWED_POOLS: allowed_pools(environment, tenant, tier),
-        words.ALLOWED_PRIORITIES: allowed_classes(environment, tier),
-        words.ALLOWED_REGISTRIES: allowed_registries(environment, tenant),
-        words.ALLOWED_RESOURCES: granted_resources(environment, tenant, namespace),
+        vocabulary.ALLOWANCES: allowances(environment, tenant, namespace),
+        vocabulary.ALLOWED_ACCOUNTS: sorted(accounts),
+        vocabulary.ALLOWED_RUNTIMES: [vocabulary.SANDBOX_CLASS] if tenant.is_sandboxed else [],
+        vocabulary.TOKEN_ACCOUNTS: token_accounts(tenant, namespace),
+        vocabulary.ALLOWED_POOLS: allowed_pools(environment, tenant, tier),
+        vocabulary.ALLOWED_PRIORITIES: allowed_classes(environment, tier),
+        vocabulary.ALLOWED_REGISTRIES: allowed_registries(environment, tenant),
+        vocabulary.ALLOWED_RESOURCES: granted_resources(environment, tenant, namespace),
         **allowed_peers(tenant),
     }
     if environment.uses_device_claims:
-        lists[words.ALLOWED_DEVICE_CLASSES] = granted_classes(environment, tenant)
+        lists[vocabulary.ALLOWED_DEVICE_CLASSES] = granted_classes(environment, tenant)
     waivers = [f"{w.rule}={w.until.isoformat()}" for w in tenant.exceptions if w.namespace == namespace.name]
     spread, spread_of = environment.tiers[tier].topology_spread, environment.tiers[tier].topology_spread_scope
     annotations = {
@@ -109,13 +108,17 @@ def namespace_meta(environment: Environment, tenant: Tenant, namespace: Namespac
         **namespace.annotations,
         **{key: ",".join(values) for key, values in lists.items()},
         **queue_notes(environment, tenant, namespace),
-        words.OWNER_MAIL: tenant.owner.mail,
-        **({words.OWN_LABELS: ",".join(label_keys)} if (label_keys := extra_labels(tenant, namespace)) else {}),
-        **({} if spread is Spread.NONE else {words.SPREAD: spread.value, words.SPREAD_OF: ",".join(sorted(spread_of))}),
-        **({words.LEAVING: tenant.offboarding.value} if tenant.offboarding else {}),
-        **({words.TITLE: tenant.title} if tenant.title else {}),
-        **({words.PREFIX + "purpose": namespace.purpose} if namespace.purpose else {}),
-        **({words.EXCEPTIONS: ",".join(sorted(waivers))} if waivers else {}),
+        vocabulary.OWNER_MAIL: tenant.owner.mail,
+        **({vocabulary.OWN_LABELS: ",".join(label_keys)} if (label_keys := extra_labels(tenant, namespace)) else {}),
+        **(
+            {}
+            if spread is Spread.NONE
+            else {vocabulary.SPREAD: spread.value, vocabulary.SPREAD_OF: ",".join(sorted(spread_of))}
+        ),
+        **({vocabulary.LEAVING: tenant.offboarding.value} if tenant.offboarding else {}),
+        **({vocabulary.TITLE: tenant.title} if tenant.title else {}),
+        **({vocabulary.PREFIX + "purpose": namespace.purpose} if namespace.purpose else {}),
+        **({vocabulary.EXCEPTIONS: ",".join(sorted(waivers))} if waivers else {}),
         # An existing namespace's labels have other owners; adopting is taking them over.
         **({"pulumi.com/patchForce": "true"} if tenant.adopt else {}),
     }

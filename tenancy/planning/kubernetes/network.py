@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.planning.common.labels import tenant_labels
 from tenancy.planning.common.meta import Meta
 from tenancy.planning.kubernetes import cilium
@@ -22,12 +22,12 @@ from tenancy.spec.fields.tenant import Namespace, Tenant
 
 DEFAULT_DENY = "default-deny"
 
-AGENT = words.IDENTITY_AGENT
+AGENT = vocabulary.IDENTITY_AGENT
 """EKS Pod Identity's agent on every node; one address beside the metadata service's, which stays closed."""
 
 _DNS_PORTS = (Port("UDP", 53), Port("TCP", 53))
-_CLUSTER_DNS = NetworkRule((Peer(namespaces={words.SPACE_NAME: "kube-system"}, pods=cilium.DNS_PODS),), _DNS_PORTS)
-_DNS_CACHE = NetworkRule((Peer(words.DNS_CACHE),), _DNS_PORTS)
+_CLUSTER_DNS = NetworkRule((Peer(namespaces={vocabulary.SPACE_NAME: "kube-system"}, pods=cilium.DNS_PODS),), _DNS_PORTS)
+_DNS_CACHE = NetworkRule((Peer(vocabulary.DNS_CACHE),), _DNS_PORTS)
 
 
 def network_policies(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[NetworkPolicy, ...]:
@@ -46,7 +46,7 @@ def network_policies(environment: Environment, tenant: Tenant, namespace: Namesp
         policies.append(both_ways("same-namespace", Peer(pods={})))
         if tenant.allow_cross_namespace and len(tenant.namespaces) > 1:
             # Only the platform writes the label: ns-01 refuses all others.
-            policies.append(both_ways("allow-cross-namespace", Peer(namespaces={words.TENANT: tenant.tenant})))
+            policies.append(both_ways("allow-cross-namespace", Peer(namespaces={vocabulary.TENANT: tenant.tenant})))
     if environment.cluster.cni is not Cni.CILIUM:
         caches = [_DNS_CACHE] if environment.cluster.node_local_dns else []
         policies.append(policy("dns", egress=[_CLUSTER_DNS, *caches]))
@@ -68,7 +68,7 @@ def _peer_rules(environment: Environment, entries: Sequence[EgressRule | Ingress
             )
         elif entry.service:
             service = environment.platform.services[entry.service]
-            peer = Peer(namespaces={words.SPACE_NAME: service.namespace}, pods=service.labels)
+            peer = Peer(namespaces={vocabulary.SPACE_NAME: service.namespace}, pods=service.labels)
         else:
             continue
         yield NetworkRule((peer,), (Port(entry.protocol, entry.port),))
@@ -87,8 +87,8 @@ def _aws_rules(environment: Environment, tenant: Tenant, namespace: Namespace) -
 
 def allowed_peers(tenant: Tenant) -> dict[str, list[str]]:
     """Peers that the tenant's own NetworkPolicies may open besides their namespace, by annotation."""
-    siblings = [words.SIBLINGS] if tenant.allow_cross_namespace and len(tenant.namespaces) > 1 else []
+    siblings = [vocabulary.SIBLINGS] if tenant.allow_cross_namespace and len(tenant.namespaces) > 1 else []
     return {
-        words.ALLOWED_EGRESS: [*siblings, *(rule.place for rule in tenant.egress if rule.cidr)],
-        words.ALLOWED_INGRESS: [*siblings, *(rule.place for rule in tenant.ingress if rule.cidr)],
+        vocabulary.ALLOWED_EGRESS: [*siblings, *(rule.place for rule in tenant.egress if rule.cidr)],
+        vocabulary.ALLOWED_INGRESS: [*siblings, *(rule.place for rule in tenant.ingress if rule.cidr)],
     }

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.versions import incompatible
 from tenancy.kube.objects import Object
 from tenancy.planning.common.labels import exclude_system_namespaces, manifest, platform_labels
@@ -35,8 +35,8 @@ REVISIONS = {"ReplicaSet": "pod-template-hash", "StatefulSet": "controller-revis
 JOB_NAME = "batch.kubernetes.io/job-name"
 """Label that the pods of one Job share."""
 _OWNER_REFERENCES = "(has(object.metadata.ownerReferences) ? object.metadata.ownerReferences : [])"
-_SPREAD_MODE = f"({annotation(words.SPREAD, repr)})"
-_SPREAD_SCOPES = f"({annotation(words.SPREAD_OF, repr)}.split(','))"
+_SPREAD_MODE = f"({annotation(vocabulary.SPREAD, repr)})"
+_SPREAD_SCOPES = f"({annotation(vocabulary.SPREAD_OF, repr)}.split(','))"
 
 
 def _constraint(label_selector: str, match_keys: str) -> str:
@@ -57,7 +57,7 @@ def _spread_among(scope: SpreadOf, kind: str, label: str) -> str:
         ? {_constraint("{}", f"[{label!r}]")} : [])"""
 
 
-_TENANT_PODS = f"{{'matchLabels': {{{words.TENANT!r}: namespaceObject.metadata.labels[{words.TENANT!r}]}}}}"
+_TENANT_PODS = f"{{'matchLabels': {{{vocabulary.TENANT!r}: namespaceObject.metadata.labels[{vocabulary.TENANT!r}]}}}}"
 _IN_NAMESPACE = f"({SpreadOf.NAMESPACE.value!r} in {_SPREAD_SCOPES} ? {_constraint(_TENANT_PODS, '[]')} : [])"
 _CONSTRAINTS = " + ".join(
     [
@@ -75,7 +75,7 @@ _SPREAD = f"""({_SPREAD_MODE} != "" && !has(object.spec.topologySpreadConstraint
 
 # Match conditions know no namespace (kubernetes v1.36.3, `matchconditions/matcher.go`): the patch asks whose it is.
 _PATCHES = f"({_ADD_LABELS}) + {_SPREAD}"
-_PATCH = f"{words.TENANT!r} in namespaceObject.metadata.labels ? {_PATCHES} : []"
+_PATCH = f"{vocabulary.TENANT!r} in namespaceObject.metadata.labels ? {_PATCHES} : []"
 
 
 def pod_defaults(environment: Environment) -> tuple[Object, ...]:

@@ -8,7 +8,7 @@ with the label to write, and a CronJob's controller tries again until the queue 
 
 from __future__ import annotations
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.controllers import QUEUE
 from tenancy.catalog.versions import incompatible
 from tenancy.kube.objects import Object
@@ -23,10 +23,10 @@ NAME = "tenancy-queue-defaults"
 _QUEUED_KINDS = ("apps/Deployment", "apps/ReplicaSet", "apps/StatefulSet", "batch/Job", "v1/Pod")
 """Built-in kinds whose parts Kueue counts with them, and gives no queue of their own (`IsOwnerManagedByKueue`)."""
 _HAS_QUEUE_NAME = f"(has({{0}}.metadata.labels) && {{0}}.metadata.labels[?{cel(QUEUE)}].orValue('') != '')"
-_PATCH = f"""!({cel(words.TENANT)} in namespaceObject.metadata.labels) ? [] :
+_PATCH = f"""!({cel(vocabulary.TENANT)} in namespaceObject.metadata.labels) ? [] :
     (has(object.metadata.labels) ? [] : [JSONPatch{{op: "add", path: "/metadata/labels", value: {{}}}}])
     + [JSONPatch{{op: "add", path: "/metadata/labels/" + jsonpatch.escapeKey({cel(QUEUE)}),
-        value: request.operation == 'CREATE' ? {cel(words.DEFAULT_QUEUE)}
+        value: request.operation == 'CREATE' ? {cel(vocabulary.DEFAULT_QUEUE)}
             : oldObject.metadata.labels[{cel(QUEUE)}]}}]"""
 
 

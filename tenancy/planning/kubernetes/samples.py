@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tenancy.catalog import gpus
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import gpus, vocabulary
 from tenancy.catalog.controllers import RUN_TIME
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.kube.objects import Object
@@ -165,7 +164,7 @@ def sample(
         pool_name = pool or pools[0]
         if kind == "job":
             resources |= _fabric(environment, tenant, namespace, pool_name, flavor, count)
-        selector = {words.POOL: pool_name}
+        selector = {vocabulary.POOL: pool_name}
         tolerations = [{"operator": "Equal", **taint} for taint in node_taints(pool_name, environment.pools[pool_name])]
         # A pool with a topology has a flavor of another name.
         if environment.has_queues and flavor_name(environment, pool_name) != pool_name:
@@ -206,9 +205,9 @@ def sample(
         **({"tolerations": tolerations, "nodeSelector": selector} if requested_gpus else {}),
     }
     if tenant.is_sandboxed:
-        spec["runtimeClassName"] = words.SANDBOX_CLASS
+        spec["runtimeClassName"] = vocabulary.SANDBOX_CLASS
     if tenant.on_own_nodes:
-        spec["nodeSelector"] = {**selector, words.TENANT: tenant.tenant}
+        spec["nodeSelector"] = {**selector, vocabulary.TENANT: tenant.tenant}
         tenant_pools = [(n, p) for n, p in sorted(environment.pools.items()) if p.sole_tenant == tenant.tenant]
         cpu_taints = [
             taint for name, pool in tenant_pools if not pool.machine.gpus for taint in node_taints(name, pool)
@@ -276,8 +275,8 @@ def missing_pool(environment: Environment, tenant: Tenant, namespace: Namespace)
 def _tenant_anti_affinity(tenant: Tenant) -> Object:
     """The term that keeps a pod off the nodes of other tenants' pods; sched-08 takes no other."""
     other_tenants = [
-        {"key": words.TENANT, "operator": "Exists"},
-        {"key": words.TENANT, "operator": "NotIn", "values": [tenant.tenant]},
+        {"key": vocabulary.TENANT, "operator": "Exists"},
+        {"key": vocabulary.TENANT, "operator": "NotIn", "values": [tenant.tenant]},
     ]
     return {
         "topologyKey": "kubernetes.io/hostname",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import Object
 from tenancy.planning.common.labels import manifest, platform_labels
 from tenancy.planning.common.pools import node_taints
@@ -18,8 +18,8 @@ def runtime_classes(environment: Environment) -> tuple[Object, ...]:
         "handler": sandbox.handler,
         "overhead": {"podFixed": dict(sandbox.overhead)},
         "scheduling": {
-            "nodeSelector": {words.POOL: sandbox.pool},
+            "nodeSelector": {vocabulary.POOL: sandbox.pool},
             "tolerations": [{"operator": "Equal", **taint} for taint in taints],
         },
     }
-    return (manifest("node.k8s.io/v1", "RuntimeClass", words.SANDBOX_CLASS, platform_labels(environment), body),)
+    return (manifest("node.k8s.io/v1", "RuntimeClass", vocabulary.SANDBOX_CLASS, platform_labels(environment), body),)

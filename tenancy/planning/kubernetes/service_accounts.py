@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.planning.aws.iam_roles import role_arn
 from tenancy.planning.common.labels import tenant_labels
 from tenancy.planning.common.meta import Meta
@@ -16,7 +16,7 @@ from tenancy.spec.fields.tenant import Namespace, Tenant
 
 def default_account(environment: Environment, tenant: Tenant, namespace: Namespace) -> PodAccount:
     """The account of pods that name none. The API server makes it; that its pods get no token is ours (id-08)."""
-    return _account(environment, tenant, namespace, words.DEFAULT_ACCOUNT)
+    return _account(environment, tenant, namespace, vocabulary.DEFAULT_ACCOUNT)
 
 
 def service_accounts(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[PodAccount, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import Object
 from tenancy.planning.aws.identity import volume_key
 from tenancy.planning.common.labels import manifest, platform_labels
@@ -12,8 +12,8 @@ from tenancy.spec.fields.environment import Environment
 _TENANT_TAGS = {
     "tagSpecification_1": f"{NAMESPACE_TAG}={{{{ .PVCNamespace }}}}",
     # Empty for the platform's own namespaces, whose names have no separator.
-    "tagSpecification_2": f'{words.TENANT_TAG}={{{{ if .PVCNamespace | contains "{words.SEPARATOR}" }}}}'
-    f'{{{{ .PVCNamespace | field "{words.SEPARATOR}" 0 }}}}{{{{ end }}}}',
+    "tagSpecification_2": f'{vocabulary.TENANT_TAG}={{{{ if .PVCNamespace | contains "{vocabulary.SEPARATOR}" }}}}'
+    f'{{{{ .PVCNamespace | field "{vocabulary.SEPARATOR}" 0 }}}}{{{{ end }}}}',
 }
 """Tags of each volume, which the driver writes from its claim: aws-ebs-csi-driver `docs/tagging.md`, 2026-11-23. It
 needs the provisioner's --extra-create-metadata, which is on unless switched off (`controller.extraCreateMetadata`)."""
@@ -38,4 +38,6 @@ def storage_classes(environment: Environment) -> tuple[Object, ...]:
         "volumeBindingMode": "WaitForFirstConsumer",
         "allowVolumeExpansion": True,
     }
-    return (manifest("storage.k8s.io/v1", "StorageClass", words.STORAGE_CLASS, platform_labels(environment), disk),)
+    return (
+        manifest("storage.k8s.io/v1", "StorageClass", vocabulary.STORAGE_CLASS, platform_labels(environment), disk),
+    )

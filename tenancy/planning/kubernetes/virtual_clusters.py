@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from tenancy.catalog import virtual_clusters as sizes
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.controllers import QUEUE
 from tenancy.catalog.versions import CHARTS
 from tenancy.kube.objects import Object
@@ -101,7 +101,7 @@ def virtual_cluster(environment: Environment, tenant: Tenant, namespace: Namespa
         "telemetry": _DISABLED,
     }
     namespace_name = tenant.namespace_name(namespace)
-    chart = HelmChart(words.VIRTUAL_CLUSTER, namespace_name, pin.repository, pin.chart, pin.version, values)
+    chart = HelmChart(vocabulary.VIRTUAL_CLUSTER, namespace_name, pin.repository, pin.chart, pin.version, values)
     return from_mirror(environment, chart)
 
 
@@ -110,9 +110,9 @@ def _control_plane(
 ) -> dict[str, Any]:
     # Those alone: with the platform's marks it would be an object that no file of ours makes.
     all_labels = tenant_labels(environment, tenant, namespace)
-    storage_class = settings.storage_class or words.STORAGE_CLASS
-    labels = {key: all_labels[key] for key in words.CHARGED_LABELS}
-    queue = {QUEUE: words.DEFAULT_QUEUE} if environment.has_queues else {}
+    storage_class = settings.storage_class or vocabulary.STORAGE_CLASS
+    labels = {key: all_labels[key] for key in vocabulary.CHARGED_LABELS}
+    queue = {QUEUE: vocabulary.DEFAULT_QUEUE} if environment.has_queues else {}
     placement = _placement(environment, tenant, namespace)
     urgency = class_name(tenant.tier_of(namespace))
     return {
@@ -153,7 +153,7 @@ def _control_plane(
         },
         "advanced": {
             "defaultImageRegistry": "",  # each image says its own
-            "serviceAccount": {"enabled": False, "name": words.VIRTUAL_CLUSTER},
+            "serviceAccount": {"enabled": False, "name": vocabulary.VIRTUAL_CLUSTER},
             "workloadServiceAccount": {"enabled": False, "name": _workload_account(tenant, namespace)},
             "virtualScheduler": _DISABLED,
         },
@@ -180,7 +180,7 @@ def _sync(tenant: Tenant, namespace: Namespace) -> dict[str, Any]:
 
 def _workload_account(tenant: Tenant, namespace: Namespace) -> str:
     """On the host all pods of the virtual cluster are one account; the namespace's grants on AWS are bound to it."""
-    return namespace.service_account if tenant.has_identity(namespace) else words.DEFAULT_ACCOUNT
+    return namespace.service_account if tenant.has_identity(namespace) else vocabulary.DEFAULT_ACCOUNT
 
 
 def _placement(environment: Environment, tenant: Tenant, namespace: Namespace) -> dict[str, Any]:

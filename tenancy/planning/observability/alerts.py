@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.exporters import CLOCK_ENDED, CLOCK_LAST_ROUND, COUNT_DELAY_SECONDS, metric_name
 from tenancy.catalog.gpus import APPLICATION_XIDS
 from tenancy.planning.common.pools import extended_resources, node_taints
@@ -324,7 +324,7 @@ def _about_nodes(environment: Environment) -> Iterator[Rule]:
         f"{gpus} unless on (node) {NODE_POOL}",
         "5m",
         "critical",
-        f"{{{{ $labels.node }}}} has GPUs and no label {words.POOL}",
+        f"{{{{ $labels.node }}}} has GPUs and no label {vocabulary.POOL}",
     )
     reported_nodes = 'label_replace(DCGM_FI_DEV_GPU_TEMP, "node", "$1", "Hostname", "(.+)")'
     yield alert(

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from tenancy.catalog import boards
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import boards, vocabulary
 from tenancy.kube.objects import Object
 from tenancy.planning.common.labels import manifest, platform_labels
 from tenancy.planning.common.names import truncate_with_hash
@@ -138,7 +137,7 @@ def tenant_dashboard(environment: Environment, tenant: Tenant, prices: NodePrice
 
 def config_map(environment: Environment, tenant: Tenant | None, board: Mapping[str, Any]) -> Object:
     """The dashboard as Grafana's sidecar finds it."""
-    tenant_label = {words.TENANT: tenant.tenant} if tenant else {}
+    tenant_label = {vocabulary.TENANT: tenant.tenant} if tenant else {}
     labels = {**platform_labels(environment), **tenant_label, LABEL: "1"}
     return manifest(
         "v1",
@@ -146,7 +145,7 @@ def config_map(environment: Environment, tenant: Tenant | None, board: Mapping[s
         str(board["uid"]),
         labels,
         {"data": {f"{board['uid']}.json": as_json(board)}},
-        namespace=words.PLATFORM_NAMESPACE,
+        namespace=vocabulary.PLATFORM_NAMESPACE,
         annotations={FOLDER: f"Tenancy of {environment.environment}"},
     )
 
@@ -170,7 +169,7 @@ _DEVICE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 """Part of the time in which any engine of a GPU or slice worked, 0 to 1."""
 _FRAMEBUFFER = "DCGM_FI_DEV_FB_USED"
 """MiB."""
-_POOL_LABEL = "label_" + re.sub(r"[^a-zA-Z0-9_]", "_", words.POOL)
+_POOL_LABEL = "label_" + re.sub(r"[^a-zA-Z0-9_]", "_", vocabulary.POOL)
 """Name of the pool label in kube-state-metrics."""
 
 
@@ -293,7 +292,7 @@ class _Queries:
 
 
 def _named_tenant(series: str) -> str:
-    return f'label_replace({series}, "tenant", "$1", "cluster_queue", "(.+?){words.SEPARATOR}.*")'
+    return f'label_replace({series}, "tenant", "$1", "cluster_queue", "(.+?){vocabulary.SEPARATOR}.*")'
 
 
 def _by_tenant(series: str) -> str:
@@ -423,11 +422,13 @@ def _panel(kind: str, title: str, query: str, legend: str, about: str, *, instan
 def _dashboard(
     environment: Environment, tenant_name: str, title: str, rows: Sequence[tuple[str, Sequence[Panel]]]
 ) -> dict[str, Any]:
-    full_uid = f"{words.PRODUCT}-{environment.environment}{words.SEPARATOR + tenant_name if tenant_name else ''}"
+    full_uid = (
+        f"{vocabulary.PRODUCT}-{environment.environment}{vocabulary.SEPARATOR + tenant_name if tenant_name else ''}"
+    )
     return {
         "uid": truncate_with_hash(full_uid, LONGEST_UID, "-"),
         "title": title,
-        "tags": [words.PRODUCT, environment.environment],
+        "tags": [vocabulary.PRODUCT, environment.environment],
         "timezone": "utc",
         "editable": False,
         "graphTooltip": 1,

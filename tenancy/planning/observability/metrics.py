@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.exporters import LABELS
 from tenancy.catalog.versions import COST_CHARTS, IMAGES
 from tenancy.kube.objects import Object
@@ -97,11 +97,11 @@ def _monitors(environment: Environment) -> Iterator[Object]:
         }
         return _object(environment, f"{API}/v1", "ServiceMonitor", f"{NAME}-{name}", spec)
 
-    yield monitor("dcgm", words.OPERATOR_NAMESPACE, {"app": "nvidia-dcgm-exporter"}, port="gpu-metrics")
+    yield monitor("dcgm", vocabulary.OPERATOR_NAMESPACE, {"app": "nvidia-dcgm-exporter"}, port="gpu-metrics")
     if environment.has_queues:
         yield monitor(
             "kueue",
-            words.QUEUE_NAMESPACE,
+            vocabulary.QUEUE_NAMESPACE,
             {"app.kubernetes.io/component": "metrics-service"},
             port="https",
             scheme="https",
@@ -110,7 +110,9 @@ def _monitors(environment: Environment) -> Iterator[Object]:
             tlsConfig={"insecureSkipVerify": True},
         )
     if environment.queues.clock_image:
-        yield monitor("clock", words.PLATFORM_NAMESPACE, {"app.kubernetes.io/name": words.CLOCK}, port="metrics")
+        yield monitor(
+            "clock", vocabulary.PLATFORM_NAMESPACE, {"app.kubernetes.io/name": vocabulary.CLOCK}, port="metrics"
+        )
 
 
 def routes(environment: Environment, tenants: Sequence[Tenant]) -> dict[str, Any]:

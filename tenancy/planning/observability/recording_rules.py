@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.bandwidth import GIGABITS, PCIE_BYTES
 from tenancy.catalog.boards import BOARDS
 from tenancy.catalog.exporters import label_name, metric_name
@@ -21,7 +21,7 @@ from tenancy.spec.fields.tenant import Tenant
 
 Rule = dict[str, Any]
 
-POOL_LABEL = label_name(words.POOL)
+POOL_LABEL = label_name(vocabulary.POOL)
 ACTIVE_PHASES = ("Pending", "Running")
 """Phases of a pod that has not ended. One that has a node has its devices too."""
 

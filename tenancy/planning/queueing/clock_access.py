@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import Object
 from tenancy.planning.common.labels import manifest, platform_labels
 from tenancy.planning.queueing.clock_deployment import clock_deployment
@@ -29,7 +29,7 @@ def clock_access(environment: Environment, tenants: Sequence[Tenant]) -> tuple[O
     reserve a window's GPUs, and deletes those that keep quota after an eviction. It patches Workloads elsewhere only
     where a tier suspends idle work.
     """
-    labels, name, home = platform_labels(environment), words.CLOCK, words.PLATFORM_NAMESPACE
+    labels, name, home = platform_labels(environment), vocabulary.CLOCK, vocabulary.PLATFORM_NAMESPACE
     subject = [{"kind": "ServiceAccount", "name": name, "namespace": home}]
     queues = _rule(_KUEUE, ["clusterqueues", "cohorts"], ["get", "list", "watch", "patch"])
     # RBAC cannot limit a patch to a field; Kueue refuses most changes of admitted work.

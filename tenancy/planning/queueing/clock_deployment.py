@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import Object
 from tenancy.planning.common import replicas
 from tenancy.planning.common.labels import manifest, platform_labels
@@ -21,17 +21,17 @@ MAX_BYTES = 900 * 1024
 """Max size of one ConfigMap: the API server takes up to 1 MiB."""
 FOLDER = "/etc/tenancy"
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-POD_LABELS = {"app.kubernetes.io/name": words.CLOCK}
+POD_LABELS = {"app.kubernetes.io/name": vocabulary.CLOCK}
 
 
 def clock_deployment(environment: Environment, tenants: Sequence[Tenant]) -> tuple[Object, ...]:
     """The Deployment and what belongs to it; empty without queues.clock-image."""
-    image, home = environment.queues.clock_image, words.PLATFORM_NAMESPACE
+    image, home = environment.queues.clock_image, vocabulary.PLATFORM_NAMESPACE
     if not image:
         return ()
     labels = {**platform_labels(environment), **POD_LABELS}
 
-    def clock_object(api: str, kind: str, body: dict[str, Any], name: str = words.CLOCK) -> Object:
+    def clock_object(api: str, kind: str, body: dict[str, Any], name: str = vocabulary.CLOCK) -> Object:
         return manifest(api, kind, name, labels, body, namespace=home)
 
     files = {
@@ -77,8 +77,8 @@ def _kubeconfig(context: str) -> str:
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": context, "cluster": server}],
-            "users": [{"name": words.CLOCK, "user": {"tokenFile": f"{ACCOUNT}/token"}}],
-            "contexts": [{"name": context, "context": {"cluster": context, "user": words.CLOCK}}],
+            "users": [{"name": vocabulary.CLOCK, "user": {"tokenFile": f"{ACCOUNT}/token"}}],
+            "contexts": [{"name": context, "context": {"cluster": context, "user": vocabulary.CLOCK}}],
             "current-context": context,
         }
     )
@@ -111,7 +111,7 @@ def _deployment(environment: Environment, image: str, maps: Mapping[str, Iterabl
         for name, files in maps.items()
     ]
     pod = {
-        "serviceAccountName": words.CLOCK,
+        "serviceAccountName": vocabulary.CLOCK,
         "automountServiceAccountToken": True,
         **replicas.placement(environment),
         "affinity": replicas.spread_over_nodes(POD_LABELS),

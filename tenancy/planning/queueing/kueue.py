@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tenancy.catalog import gpus
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import gpus, vocabulary
 from tenancy.catalog.frameworks import BUILT_IN_INTEGRATIONS, FRAMEWORKS
 from tenancy.planning.common.device_classes import claimable_flavors, device_class
 from tenancy.planning.queueing.queue_names import BOARD_COMPUTE, BOARD_MEMORY, CORES, queue_resource
@@ -17,7 +16,7 @@ from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.queues import seconds
 from tenancy.spec.fields.tenant import Tenant
 
-MANAGED_NAMESPACES: dict[str, Any] = {"matchExpressions": [{"key": words.TENANT, "operator": "Exists"}]}
+MANAGED_NAMESPACES: dict[str, Any] = {"matchExpressions": [{"key": vocabulary.TENANT, "operator": "Exists"}]}
 """Namespaces in which nothing starts without the queue: tenants'. The chart gives it to the webhooks too, so that the
 system's own pods start when Kueue does not answer."""
 
@@ -42,7 +41,7 @@ def configuration(environment: Environment, tenants: Iterable[Tenant] = ()) -> d
     return {
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
         "kind": "Configuration",
-        "namespace": words.QUEUE_NAMESPACE,
+        "namespace": vocabulary.QUEUE_NAMESPACE,
         "health": {"healthProbeBindAddress": ":8081"},
         "metrics": {
             "bindAddress": ":8443",
@@ -67,7 +66,7 @@ def configuration(environment: Environment, tenants: Iterable[Tenant] = ()) -> d
         "managedJobsNamespaceSelector": MANAGED_NAMESPACES,
         "integrations": {
             "frameworks": [*BUILT_IN_INTEGRATIONS, *(FRAMEWORKS[kind].integration for kind in sorted(queues.kinds))],
-            "labelKeysToCopy": list(words.CHARGED_LABELS),
+            "labelKeysToCopy": list(vocabulary.CHARGED_LABELS),
         },
         "waitForPodsReady": {
             "timeout": _duration(queues.pods_ready_timeout),

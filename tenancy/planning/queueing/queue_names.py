@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.planning.common.pools import network_labels
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.pools import Pool
@@ -16,22 +16,22 @@ ANY_POOL = "any.pool"
 TOPOLOGIES = {3: "eks-network", 4: "eks-network-4"}
 """By the number of network layers in nodes' labels: Kueue takes only nodes that have the labels of all levels."""
 PROVISIONING = "provisioning"
-CORES = words.PREFIX + "millicores"
-MEMORY = words.PREFIX + "memory"
+CORES = vocabulary.PREFIX + "millicores"
+MEMORY = vocabulary.PREFIX + "memory"
 """CPU in thousandths and memory in bytes under names that no pod asks for. Kueue refuses work that asks for a topology
 as soon as a flavor without one has anything that its pods ask for (`tas_flavorassigner.go`, "does not support")."""
-BOARD_COMPUTE = words.PREFIX + "board-compute"
-BOARD_MEMORY = words.PREFIX + "board-memory"
+BOARD_COMPUTE = vocabulary.PREFIX + "board-compute"
+BOARD_MEMORY = vocabulary.PREFIX + "board-memory"
 
 
 def department_cohort(department: str) -> str:
     """Name of the Cohort of a department."""
-    return words.derived_name("department", department)
+    return vocabulary.derived_name("department", department)
 
 
 def tenant_cohort(tenant: str) -> str:
     """Name of the Cohort of a tenant."""
-    return words.derived_name("tenant", tenant)
+    return vocabulary.derived_name("tenant", tenant)
 
 
 def parent_cohort(tenant: Tenant) -> str:
@@ -41,12 +41,12 @@ def parent_cohort(tenant: Tenant) -> str:
 
 def queue_name(tenant: str, tier: str) -> str:
     """Name of a ClusterQueue. It is a label of its pods; the limits on both names keep it within 63 characters."""
-    return words.derived_name(tenant, tier)
+    return vocabulary.derived_name(tenant, tier)
 
 
 def queue_resource(environment: Environment, flavor: str) -> str:
     """Resource name of a flavor in the queues; under DRA devices get a name there (`deviceClassMappings`)."""
-    return words.PREFIX + flavor if environment.uses_device_claims else environment.resource_of(flavor)
+    return vocabulary.PREFIX + flavor if environment.uses_device_claims else environment.resource_of(flavor)
 
 
 def flavor_name(environment: Environment, pool: str) -> str:

@@ -16,7 +16,7 @@ import datetime as dt
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import Object
 from tenancy.kube.quota_tree import FlavorQuota
 from tenancy.planning.common.labels import manifest, platform_labels, tenant_labels, tier_labels
@@ -143,7 +143,7 @@ def machine_resources(environment: Environment) -> dict[str, str]:
 def _flavor(environment: Environment, name: str, pool: Pool) -> ResourceFlavor:
     return ResourceFlavor(
         Meta(flavor_name(environment, name), platform_labels(environment)),
-        {words.POOL: name},
+        {vocabulary.POOL: name},
         tuple(node_taints(name, pool)),
         topology_of(environment, pool),
     )
@@ -170,9 +170,9 @@ def reserve_queue(environment: Environment, calculator: QuotaCalculator, counts:
     pools = in_preference(environment, (name for name, pool in environment.pools.items() if pool.machine.gpus))
     amounts = calculator.quota_with_cpu(counts)
     return ClusterQueue(
-        Meta(words.RESERVE_QUEUE, labels, annotations=clock_annotations(environment)),
+        Meta(vocabulary.RESERVE_QUEUE, labels, annotations=clock_annotations(environment)),
         ROOT,
-        {words.SPACE_NAME: words.PLATFORM_NAMESPACE},
+        {vocabulary.SPACE_NAME: vocabulary.PLATFORM_NAMESPACE},
         _groups(environment, pools, calculator.resources(environment.flavors), amounts, borrowing={}, lending=amounts),
         weight=1,
         strict=False,
@@ -182,13 +182,13 @@ def reserve_queue(environment: Environment, calculator: QuotaCalculator, counts:
 
 def _reserve(environment: Environment, calculator: QuotaCalculator) -> tuple[ClusterQueue, LocalQueue]:
     queue = reserve_queue(environment, calculator, {})
-    meta = Meta(words.RESERVE_QUEUE, platform_labels(environment), words.PLATFORM_NAMESPACE)
+    meta = Meta(vocabulary.RESERVE_QUEUE, platform_labels(environment), vocabulary.PLATFORM_NAMESPACE)
     return queue, LocalQueue(meta, queue.name, OPEN, 1)
 
 
 def clock_annotations(environment: Environment) -> dict[str, str]:
     """Annotations of a queue or Cohort."""
-    return {words.KEPT_BY_CLOCK: "true"} if environment.queues.clock else {}
+    return {vocabulary.KEPT_BY_CLOCK: "true"} if environment.queues.clock else {}
 
 
 def _cohorts(
@@ -269,7 +269,7 @@ def tenant_queues(
             ClusterQueue(
                 Meta(queue_name(tenant.tenant, tier), tier_labels(environment, tenant, tier), annotations=annotations),
                 parent,
-                {words.TENANT: tenant.tenant},
+                {vocabulary.TENANT: tenant.tenant},
                 # Explicit limits, all of them: an absent one would mean all there is.
                 _groups(
                     environment,
@@ -328,7 +328,7 @@ def local_queues(environment: Environment, tenant: Tenant, namespace: Namespace)
         return ()
     labels, namespace_name = tenant_labels(environment, tenant, namespace), tenant.namespace_name(namespace)
     cluster_queue = queue_name(tenant.tenant, tenant.tier_of(namespace))
-    weights = {words.DEFAULT_QUEUE: namespace.weight, **namespace.queues}
+    weights = {vocabulary.DEFAULT_QUEUE: namespace.weight, **namespace.queues}
     return tuple(
         LocalQueue(Meta(name, labels, namespace_name), cluster_queue, STOPS[namespace.stop_policy], weight)
         for name, weight in weights.items()

@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from tenancy.catalog import account
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import account, vocabulary
 from tenancy.catalog.regions import PREFIX_BILLED_IN_YUAN, PREFIX_WITHOUT_BUDGETS
 from tenancy.catalog.text import pluralize
 from tenancy.rules.values import foreign_arn
@@ -171,7 +170,7 @@ def _shared_trust(environment: Environment, tenants: Sequence[Tenant]) -> Iterat
         name
         for tenant in tenants
         for namespace in tenant.namespaces
-        if tenant.has_identity(namespace) and words.SEPARATOR not in (name := tenant.namespace_name(namespace))
+        if tenant.has_identity(namespace) and vocabulary.SEPARATOR not in (name := tenant.namespace_name(namespace))
     ]
     length = 700 + len(environment.cluster.name) * 2 + sum(len(name) + 3 for name in names)
     if length > account.TRUST_LENGTH:

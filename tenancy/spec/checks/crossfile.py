@@ -9,7 +9,7 @@ from decimal import Decimal
 from itertools import combinations
 from typing import NamedTuple
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.text import pluralize
 from tenancy.kube import quantities
 from tenancy.rules.values import name_misfit
@@ -66,7 +66,7 @@ def check_with_environment(
         for i, tenant in enumerate(pool.tenants):
             location = ("pools", name, "tenants", i)
             # A tenant without a file may be added later, see notes. A name that no tenant can have is a mistake.
-            if tenant not in tenant_names and (misfit := name_misfit(tenant, words.TENANT_LENGTH)):
+            if tenant not in tenant_names and (misfit := name_misfit(tenant, vocabulary.TENANT_LENGTH)):
                 yield ENVIRONMENT_INDEX, rule_mistake(location, "name-01", misfit)
             tenant_tiers = (
                 [t for t in sorted(tiers.get(tenant, ())) if t in environment.tiers] if pool.interruption_cause else []
@@ -272,7 +272,7 @@ def _open_repositories(environment: Environment, tenants: Sequence[Tenant]) -> I
             continue
         folder = prefix[match.end() :]
         repositories = (
-            words.repository(environment.environment, tenant.tenant, name)
+            vocabulary.repository(environment.environment, tenant.tenant, name)
             for tenant in tenants
             for name in tenant.aws_resources.repositories
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from tenancy.catalog import virtual_clusters as sizes
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.spec.fields.base import amount
 from tenancy.spec.fields.cluster import Cni
 from tenancy.spec.fields.environment import Environment
@@ -65,7 +65,7 @@ def _namespace_mistakes(
             fault,
             "drop them, and make them in the virtual cluster",
         )
-    if namespace.service_account == words.VIRTUAL_CLUSTER:
+    if namespace.service_account == vocabulary.VIRTUAL_CLUSTER:
         yield rule_mistake(
             (*namespace_location, "service-account"),
             "iso-03",

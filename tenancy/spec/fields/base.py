@@ -24,7 +24,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.text import is_shown
 from tenancy.kube import quantities
 from tenancy.rules.catalogue import Violation
@@ -271,8 +271,8 @@ _QUANTITY_SCHEMA = {
     ]
 }
 
-TenantName = Annotated[str, _valid_name(words.TENANT_LENGTH), Field(examples=["fraud"])]
-ShortName = Annotated[str, _valid_name(words.PART_LENGTH), Field(examples=["train"])]
+TenantName = Annotated[str, _valid_name(vocabulary.TENANT_LENGTH), Field(examples=["fraud"])]
+ShortName = Annotated[str, _valid_name(vocabulary.PART_LENGTH), Field(examples=["train"])]
 Slug = Annotated[
     str,
     TextForm(

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.versions import incompatible
 from tenancy.rules.values import astray_image, moving_image, range_of_address, unsafe_range, wide_range
 from tenancy.spec.fields.base import VALID_AMOUNTS, Flag, Quantity, ShortName, Slug, Spec, TextForm, WholeNumber
@@ -107,8 +107,8 @@ class Cluster(Spec):
     node_local_dns: Flag = Field(
         default=False,
         description="Whether pods resolve names at NodeLocal DNSCache, on the node at "
-        f"{words.DNS_CACHE.partition('/')[0]}: network policies then open that address for DNS as well. Its pods are "
-        "on the node's network, so no label selects them. With cni: cilium a local redirect policy leads to the "
+        f"{vocabulary.DNS_CACHE.partition('/')[0]}: network policies then open that address for DNS as well. Its pods "
+        "are on the node's network, so no label selects them. With cni: cilium a local redirect policy leads to the "
         "cache, and the field is false. Default: false.",
     )
     devices: Devices = Field(
@@ -118,7 +118,7 @@ class Cluster(Spec):
     )
 
     def mistakes(self) -> Iterator[Mistake]:
-        if words.SEPARATOR in self.name:
+        if vocabulary.SEPARATOR in self.name:
             # Names on AWS are <cluster>--<tenant>--<namespace>: another cluster's could be the same.
             yield rule_mistake(("name",), "name-01", f"cluster {self.name!r}", "write it with single dashes")
         if self.devices is Devices.DRA and (misfit := incompatible(self.kubernetes, "dra")):

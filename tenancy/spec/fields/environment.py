@@ -9,8 +9,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from tenancy.catalog import boards, nodes
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import boards, nodes, vocabulary
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.rules.values import (
     unusable_namespace,
@@ -76,7 +75,7 @@ class Environment(Spec):
     platform: Platform = Field(description="Platform team: its group, namespaces and services. Required.")
     cluster: Cluster = Field(description="Kubernetes cluster: name, version, network and devices. Required.")
     namespace_name: _NamePattern = Field(
-        default=words.NAMESPACE_NAME,
+        default=vocabulary.NAMESPACE_NAME,
         description="Pattern of the names of tenants' namespaces; {tenant} and {namespace} stand for their names in "
         "the tenant's file. Without {namespace}, a tenant has one namespace. A namespace may have a name of its own "
         "instead, as its namespace-name. Changing it deletes and makes every namespace. Default: "
@@ -229,7 +228,7 @@ class Environment(Spec):
     def claim_classes(self) -> tuple[str, ...]:
         """Storage classes that tenants' claims may name."""
         virtual_cluster_class = self.virtual_clusters.storage_class if self.virtual_clusters else None
-        declared_classes = self.platform.storage_classes or (words.STORAGE_CLASS,)
+        declared_classes = self.platform.storage_classes or (vocabulary.STORAGE_CLASS,)
         return tuple(dict.fromkeys([*declared_classes, *([virtual_cluster_class] if virtual_cluster_class else [])]))
 
     @property
@@ -328,8 +327,8 @@ class Environment(Spec):
     def system_namespaces(self) -> tuple[str, ...]:
         """Names of the namespaces of the platform and of Kubernetes, sorted; guards do not apply there."""
         operator = self.aws.enabled or self.services.gpu_operator in {Source.INSTALL, Source.PRESENT}
-        installed = {words.OPERATOR_NAMESPACE} if operator else set()
+        installed = {vocabulary.OPERATOR_NAMESPACE} if operator else set()
         installed |= {self.metrics.namespace} if self.metrics.collected else set()
         if self.has_queues:
-            installed |= {words.QUEUE_NAMESPACE, *(FRAMEWORKS[kind].namespace for kind in self.queues.kinds)}
-        return tuple(sorted({*words.SYSTEM_NAMESPACES, *self.platform.namespaces, *installed}))
+            installed |= {vocabulary.QUEUE_NAMESPACE, *(FRAMEWORKS[kind].namespace for kind in self.queues.kinds)}
+        return tuple(sorted({*vocabulary.SYSTEM_NAMESPACES, *self.platform.namespaces, *installed}))

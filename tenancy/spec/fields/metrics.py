@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.rules.values import tenants_name
 from tenancy.spec.fields.base import Flag, LabelValue, Mail, Size, Slug, Spec, TextForm
 from tenancy.spec.fields.queues import Duration, seconds
@@ -162,6 +162,6 @@ class Metrics(Spec):
 
 BUDGET_DAYS = 30
 """Days of usage whose mean is compared with a month's budget."""
-NOT_ITS_OWN = frozenset({*words.SYSTEM_NAMESPACES, words.QUEUE_NAMESPACE, words.OPERATOR_NAMESPACE})
+NOT_ITS_OWN = frozenset({*vocabulary.SYSTEM_NAMESPACES, vocabulary.QUEUE_NAMESPACE, vocabulary.OPERATOR_NAMESPACE})
 LONGEST_WAIT = 40_960
 """Seconds: the last finite bucket of Kueue's `admission_wait_time_seconds` (v0.19.2, `pkg/metrics/metrics.go`)."""

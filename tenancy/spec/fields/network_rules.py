@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.rules.values import INTERNET, range_of_address, unsafe_range
 from tenancy.spec.fields.base import Flag, Port, Slug, Spec, TextForm
 from tenancy.spec.reading.mistakes import Mistake, rule_mistake
@@ -56,7 +56,7 @@ class _NetworkRule(Spec):
             yield Mistake((), fault, "an entry names one peer", f"write exactly one of {', '.join(kinds)}")
         elif self.cidr is not None and (unsafe := unsafe_range(self.cidr)):
             everything = self.cidr == INTERNET and "internet" in kinds
-            change = _TO_CACHE if self.cidr == words.DNS_CACHE else range_of_address(self.cidr)
+            change = _TO_CACHE if self.cidr == vocabulary.DNS_CACHE else range_of_address(self.cidr)
             change = _TO_INTERNET if everything else change
             yield rule_mistake(("cidr",), "net-05", unsafe, change)
 

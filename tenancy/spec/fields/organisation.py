@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.rules.values import reserved_label
 from tenancy.spec.fields.base import LabelKey, Line, Slug, Spec, TextForm
 from tenancy.spec.fields.queues import SharingPreset, Weight
@@ -49,7 +49,7 @@ class Organisation(Spec):
     )
     label_keys: tuple[LabelKey, ...] = Field(
         default=(),
-        max_length=words.MOST_OWN_LABELS,
+        max_length=vocabulary.MOST_OWN_LABELS,
         description="Keys of labels that tenants' files may set besides the cost labels, such as project. Default: "
         "none.",
     )

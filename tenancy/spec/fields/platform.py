@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.rules.values import LONGEST_EXCEPTION, foreign_subject, tenants_name
 from tenancy.spec.fields.base import Day, LabelValue, Reason, Slug, Spec, TextForm
 from tenancy.spec.reading.mistakes import Mistake, rule_mistake
@@ -68,8 +68,8 @@ class PlatformService(Spec):
     )
 
     def mistakes(self) -> Iterator[Mistake]:
-        if words.DNS_CACHE_NAME in self.labels.values():
-            fault = f"{words.DNS_CACHE_NAME}, whose pods are on the node's network"
+        if vocabulary.DNS_CACHE_NAME in self.labels.values():
+            fault = f"{vocabulary.DNS_CACHE_NAME}, whose pods are on the node's network"
             rule = "a network policy selects no pod on the node's network"
             change = "drop the service and the entries that name it, and set cluster.node-local-dns to true"
             yield Mistake(("labels",), fault, rule, change)
@@ -99,7 +99,7 @@ class TemporaryNamespaces(Spec):
 
     def matches(self, namespace: str) -> bool:
         """Whether guards ignore the namespace. They know by `--` that it is a tenant's."""
-        if words.SEPARATOR in namespace:
+        if vocabulary.SEPARATOR in namespace:
             return False
         start = self.name.removesuffix("*")
         return namespace == start or (start != self.name and namespace.startswith(start))
@@ -119,8 +119,8 @@ class Platform(Spec):
     namespaces: tuple[Slug, ...] = Field(
         default=(),
         description="Namespaces of the platform's own services (monitoring, operators). Guards do not apply there, "
-        f"so none has a name of the form <tenant>--<namespace>. Always included: {', '.join(words.SYSTEM_NAMESPACES)}. "
-        "Default: no others.",
+        "so none has a name of the form <tenant>--<namespace>. Always included: "
+        f"{', '.join(vocabulary.SYSTEM_NAMESPACES)}. Default: no others.",
     )
     unmanaged_namespaces: tuple[Slug, ...] = Field(
         default=(),

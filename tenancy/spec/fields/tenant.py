@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.rules.catalogue import RULES
 from tenancy.rules.values import (
     LONGEST_EXCEPTION,
@@ -150,7 +150,7 @@ class Namespace(Spec):
         "Default: true.",
     )
     service_account: _Account = Field(
-        default=words.WORKLOAD_ACCOUNT,
+        default=vocabulary.WORKLOAD_ACCOUNT,
         description="Service account whose pods have the namespace's AWS grants. It is made if there are grants. "
         "Default: workload.",
     )
@@ -164,9 +164,9 @@ class Namespace(Spec):
     )
 
     def mistakes(self) -> Iterator[Mistake]:
-        if self.service_account == words.DEFAULT_ACCOUNT:
+        if self.service_account == vocabulary.DEFAULT_ACCOUNT:
             yield rule_mistake(("service-account",), "aws-07", "service-account: default")
-        account_names = {words.DEFAULT_ACCOUNT, self.service_account}
+        account_names = {vocabulary.DEFAULT_ACCOUNT, self.service_account}
         for i, account in enumerate(self.service_accounts):
             if account.name in account_names:
                 fault = f"service account {account.name!r} twice, or one that every namespace has"
@@ -355,9 +355,9 @@ class Tenant(Spec):
                     ("exceptions", i, "namespace"), "exc-01", f"namespace {waiver.namespace!r}", namespaces_hint
                 )
         for i, namespace in enumerate(self.namespaces):
-            if words.DEFAULT_QUEUE in namespace.queues:
-                fault = f"a queue {words.DEFAULT_QUEUE}, which every namespace has"
-                location = ("namespaces", i, "queues", words.DEFAULT_QUEUE)
+            if vocabulary.DEFAULT_QUEUE in namespace.queues:
+                fault = f"a queue {vocabulary.DEFAULT_QUEUE}, which every namespace has"
+                location = ("namespaces", i, "queues", vocabulary.DEFAULT_QUEUE)
                 yield rule_mistake(location, "name-02", fault, "write its weight as the namespace's weight")
         waived = {w.namespace for w in self.exceptions if w.rule == "ns-03"}
         for i, namespace in enumerate(self.namespaces):
@@ -456,7 +456,7 @@ class Tenant(Spec):
         """Service accounts of a namespace beside the default one and the one with its grants."""
         if not self.in_virtual_clusters:
             return namespace.service_accounts
-        syncer = ServiceAccount.model_validate({"name": words.VIRTUAL_CLUSTER, "automount-token": True})
+        syncer = ServiceAccount.model_validate({"name": vocabulary.VIRTUAL_CLUSTER, "automount-token": True})
         return (*namespace.service_accounts, syncer)
 
     @property
@@ -475,7 +475,7 @@ class Tenant(Spec):
 
     def namespace_name(self, namespace: Namespace) -> str:
         """Name of a namespace on the cluster: by default `<tenant>--<namespace>`."""
-        return namespace.namespace_name or words.derived_name(self.tenant, namespace.name)
+        return namespace.namespace_name or vocabulary.derived_name(self.tenant, namespace.name)
 
     def names_of(self, names: Collection[str]) -> frozenset[str]:
         """Names on the cluster of the namespaces with these names within the tenant."""
@@ -486,7 +486,7 @@ class Tenant(Spec):
 
         A name that the file gives stays. The same tenant if there is nothing to write out.
         """
-        if pattern == words.NAMESPACE_NAME or all(n.namespace_name for n in self.namespaces):
+        if pattern == vocabulary.NAMESPACE_NAME or all(n.namespace_name for n in self.namespaces):
             return self
 
         def name(namespace: Namespace) -> Namespace:

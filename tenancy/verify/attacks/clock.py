@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube import deniers
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import JSON_PATCH, MERGE, core, group
@@ -27,7 +27,7 @@ def clock_attacks(scene: Scene) -> Iterator[Attack]:
     yield from _record(home)
     yield from _reservations(home)
     yield from _queues(home)
-    yield leading(scene, home, words.RESERVE_QUEUE, "reserve")
+    yield leading(scene, home, vocabulary.RESERVE_QUEUE, "reserve")
 
 
 def _rbac_attack(
@@ -39,8 +39,8 @@ def _rbac_attack(
 
 
 def _record(place: AttackedNamespace) -> Iterator[Attack]:
-    record, who = core(words.PLATFORM_NAMESPACE, "configmaps", words.CLOCK), place.developer
-    account = core(words.PLATFORM_NAMESPACE, "serviceaccounts", words.CLOCK, "token")
+    record, who = core(vocabulary.PLATFORM_NAMESPACE, "configmaps", vocabulary.CLOCK), place.developer
+    account = core(vocabulary.PLATFORM_NAMESPACE, "serviceaccounts", vocabulary.CLOCK, "token")
     token = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     for name, sentence, request in (
         ("read-record", "read every tenant's use", Request("GET", record, None, who)),
@@ -52,9 +52,9 @@ def _record(place: AttackedNamespace) -> Iterator[Attack]:
 
 
 def _reservations(place: AttackedNamespace) -> Iterator[Attack]:
-    works, who = group(API, words.PLATFORM_NAMESPACE, "workloads"), place.developer
+    works, who = group(API, vocabulary.PLATFORM_NAMESPACE, "workloads"), place.developer
     pods = [{"name": "main", "count": 1, "template": {"spec": place.pod()["spec"]}}]
-    spec = {"queueName": words.RESERVE_QUEUE, "podSets": pods}
+    spec = {"queueName": vocabulary.RESERVE_QUEUE, "podSets": pods}
     workload: Object = {"apiVersion": API, "kind": "Workload", "metadata": {"name": POD_NAME}, "spec": spec}
     yield _rbac_attack(place, "reserve", "reserve GPUs", Request("POST", works, workload, who))
     reservation_path, suspended, admitted = (
@@ -79,8 +79,8 @@ def _queues(place: AttackedNamespace) -> Iterator[Attack]:
     own_queue_path = group(
         API, None, "clusterqueues", queue_name(place.tenant.tenant, place.tenant.tier_of(place.namespace))
     )
-    reserve = group(API, None, "clusterqueues", words.RESERVE_QUEUE)
-    local = group(API, words.PLATFORM_NAMESPACE, "localqueues", words.RESERVE_QUEUE)
+    reserve = group(API, None, "clusterqueues", vocabulary.RESERVE_QUEUE)
+    local = group(API, vocabulary.PLATFORM_NAMESPACE, "localqueues", vocabulary.RESERVE_QUEUE)
     quota = "/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota"
     larger_quota: Any = [{"op": "replace", "path": quota, "value": "1000000"}]
     for name, sentence, request in (

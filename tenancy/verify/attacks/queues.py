@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import MERGE, Impersonation, group
 from tenancy.planning.queueing.queue_names import API
@@ -46,9 +46,9 @@ def _rights(place: AttackedNamespace) -> Iterator[Attack]:
         (
             "open-queue",
             "resume a queue that is on hold",
-            Request("PATCH", f"{queues}/{words.DEFAULT_QUEUE}", stop, who, MERGE),
+            Request("PATCH", f"{queues}/{vocabulary.DEFAULT_QUEUE}", stop, who, MERGE),
         ),
-        ("drop-queue", "remove its queue", Request("DELETE", f"{queues}/{words.DEFAULT_QUEUE}", None, who)),
+        ("drop-queue", "remove its queue", Request("DELETE", f"{queues}/{vocabulary.DEFAULT_QUEUE}", None, who)),
         ("make-workload", "create a Workload", Request("POST", works, own_workload, who)),
         ("admit", "admit its own work", Request("PATCH", f"{works}/{MISSING_OBJECT}/status", status, who, MERGE)),
         ("change-workload", "change a Workload", Request("PATCH", f"{works}/{MISSING_OBJECT}", note, who, MERGE)),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube import deniers
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import Impersonation
@@ -65,7 +65,7 @@ def attacked_namespace(
         device_classes=device_classes,
         other_device_classes=sorted({*map(device_class, claimable_flavors(environment))} - {*device_classes}),
         queue=queue_name(tenant.tenant, tier),
-        max_run_seconds=queue_notes(environment, tenant, namespace).get(words.MAX_RUN_SECONDS, ""),
+        max_run_seconds=queue_notes(environment, tenant, namespace).get(vocabulary.MAX_RUN_SECONDS, ""),
     )
 
 

@@ -28,7 +28,7 @@ from pack_cases import (
     with_field,
 )
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.days import today
 from tenancy.check import outputs
 from tenancy.check.adopt import PLATFORMS, adopt
@@ -41,7 +41,7 @@ from tenancy.planning import make_plan
 from tenancy.planning.render import write
 from tenancy.rules.catalogue import RULES, Violation
 from tenancy.rules.exceptions import FIELDS, waivers
-from tenancy.rules.found import Finding
+from tenancy.rules.findings import Finding
 from tenancy.rules.levels import PolicyPreset, RuleLevel, level_of
 from tenancy.rules.model import Severity
 from tenancy.rules.nodes import MIG_CONFIG
@@ -184,11 +184,11 @@ def test_an_entry_of_a_list_of_json_has_lines_of_its_fields(tmp_path: Path) -> N
 
 def test_advice_is_in_the_words_of_the_manifest_where_no_spec_file_is() -> None:
     bare = thing("Namespace", "team-a")
-    labelled = with_field(bare, ("metadata", "labels"), {words.TENANT: "a", words.ENVIRONMENT: "local"})
+    labelled = with_field(bare, ("metadata", "labels"), {vocabulary.TENANT: "a", vocabulary.ENVIRONMENT: "local"})
     (placed_finding,) = [
         placed_finding for placed_finding in verdict(bare).findings if placed_finding.finding.rule == "ns-03"
     ]
-    assert placed_finding.finding.given == f"{words.PSA_ENFORCE}: no level; {words.PSA_VERSION}: none", (
+    assert placed_finding.finding.given == f"{vocabulary.PSA_ENFORCE}: no level; {vocabulary.PSA_VERSION}: none", (
         "one finding for one fact"
     )
     assert "enforce: restricted and enforce-version: v1." in placed_finding.finding.change
@@ -723,14 +723,14 @@ def excused(days: int | str = 30, **labels: str | None) -> str:
     """A namespace of the plan's below restricted, with an exception that ends in some days."""
     until = days if isinstance(days, str) else (today() + dt.timedelta(days=days)).isoformat()
     space = namespace("acme--main", "acme")
-    changed_labels = {words.ENVIRONMENT: "bank", words.PSA_ENFORCE: "privileged", **labels}
+    changed_labels = {vocabulary.ENVIRONMENT: "bank", vocabulary.PSA_ENFORCE: "privileged", **labels}
     merged_labels = {
         key: value for key, value in {**space["metadata"]["labels"], **changed_labels}.items() if value is not None
     }
-    notes = {words.EXCEPTIONS: f"ns-03={until}", words.OWNER_MAIL: "jane@bank.example"}
+    notes = {vocabulary.EXCEPTIONS: f"ns-03={until}", vocabulary.OWNER_MAIL: "jane@bank.example"}
     space["metadata"] = {**space["metadata"], "labels": merged_labels, "annotations": notes}
     planned = [
-        with_field(item, ("metadata", "labels", words.ENVIRONMENT), "bank")
+        with_field(item, ("metadata", "labels", vocabulary.ENVIRONMENT), "bank")
         for item in isolation_resources("acme--main", "acme")
     ]
     return yaml.safe_dump_all([space, *planned])
@@ -747,7 +747,7 @@ def test_an_exception_that_the_plan_wrote_is_told_in_every_run() -> None:
 @pytest.mark.parametrize(
     ("manifest", "message_part"),
     [
-        (excused(**{words.ENVIRONMENT: None}), "its exception is valid only on objects of this product"),
+        (excused(**{vocabulary.ENVIRONMENT: None}), "its exception is valid only on objects of this product"),
         (excused(400), "days ahead"),
         (excused(-1), "which is past"),
         (excused("some-day"), "its exception ends on 'some-day', which is not a day"),
@@ -829,9 +829,9 @@ def test_the_worst_tenant_and_finding_come_first() -> None:
     lines = run(MISTAKES, "--all").stdout.splitlines()
     heads = [line.partition(":")[0] for line in lines if line and not line.startswith(" ")]
     assert heads[:3] == ["team-a", PLATFORM, "team-b"]
-    words = [line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "]
+    severities = [line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "]
     order = ["critical", "high", "medium", "consider"]
-    first = words[: words.index("medium")]
+    first = severities[: severities.index("medium")]
     assert first == sorted(first, key=order.index)
 
 

@@ -12,7 +12,7 @@ import yaml
 from click.testing import CliRunner
 
 from tenancy.check.blame import fields_at_fault
-from tenancy.check.everywhere import judgement
+from tenancy.check.guard_rules import judgement
 from tenancy.cli import main
 
 Object = dict[str, Any]

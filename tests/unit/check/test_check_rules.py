@@ -29,13 +29,13 @@ from check_cases import (
 )
 from pack_cases import GPU_TAINT, Case, kueue, node_pool, with_field
 
-from tenancy.catalog import vocabulary as words
-from tenancy.check.everywhere import guard_findings
+from tenancy.catalog import vocabulary
+from tenancy.check.guard_rules import guard_findings
 from tenancy.kube.objects import UNKNOWN
 from tenancy.planning import make_plan
-from tenancy.rules import plain, together
+from tenancy.rules import cross_object, manifest_rules
 from tenancy.rules.faces import with_face
-from tenancy.rules.found import Finding
+from tenancy.rules.findings import Finding
 from tenancy.rules.model import Face
 from tenancy.spec.loader import load
 from tests.conftest import nonempty
@@ -45,8 +45,8 @@ Object = dict[str, Any]
 
 
 def findings_of(items: tuple[Object, ...]) -> list[Finding]:
-    alone = (f for item in items for f in plain.object_findings(item))
-    return [*alone, *guard_findings(items)[0], *(f for f in together.findings_together(items) if f.rule != "ns-04")]
+    alone = (f for item in items for f in manifest_rules.object_findings(item))
+    return [*alone, *guard_findings(items)[0], *(f for f in cross_object.findings_together(items) if f.rule != "ns-04")]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
@@ -59,9 +59,9 @@ def test_every_rule_has_a_case_that_breaks_it() -> None:
     assert {case.rule for case in (*ALONE, *PREVIEW_ONLY_CASES, *TOGETHER)} <= set(with_face(Face.PREVIEW))
 
 
-@pytest.mark.parametrize("kind", sorted({*plain.CHECKS, "Node", "NodePool", "Release", "ServiceAccount"}))
+@pytest.mark.parametrize("kind", sorted({*manifest_rules.CHECKS, "Node", "NodePool", "Release", "ServiceAccount"}))
 @pytest.mark.parametrize(
-    "body", [{}, {"metadata": None, "spec": None}, {"metadata": {"labels": {words.TENANT: "a"}}, "spec": {}}]
+    "body", [{}, {"metadata": None, "spec": None}, {"metadata": {"labels": {vocabulary.TENANT: "a"}}, "spec": {}}]
 )
 def test_no_kind_stumbles_over_what_is_not_there(kind: str, body: Object) -> None:
     assert findings_of(({**body, "kind": kind},)) == []
@@ -95,7 +95,7 @@ def test_work_that_must_name_a_queue_needs_no_default() -> None:
 def test_two_shared_pools_may_be_two_tenants() -> None:
     def on(name: str, pool: str) -> tuple[Object, ...]:
         space, *home_resources = home(name, SHARED_GPU)
-        return (with_field(space, ("metadata", "annotations"), {words.ALLOWED_POOLS: pool}), *home_resources)
+        return (with_field(space, ("metadata", "annotations"), {vocabulary.ALLOWED_POOLS: pool}), *home_resources)
 
     assert findings_of((*on("acme", "a"), *on("rival", "b"))) == []
     assert [f.rule for f in findings_of((*on("acme", "a,c"), *on("rival", "b,c")))] == ["pool-02"]
@@ -127,7 +127,7 @@ def mutants_of(item: Object) -> Iterator[tuple[str, Object | None]]:
         yield "kueue-15", with_field(item, ("apiVersion",), "kueue.x-k8s.io/v1beta1")
     if kind == "ClusterQueue":
         yield "kueue-17", None
-        yield "kueue-22", with_field(item, ("spec", "namespaceSelector", "matchLabels", words.TENANT), "missing")
+        yield "kueue-22", with_field(item, ("spec", "namespaceSelector", "matchLabels", vocabulary.TENANT), "missing")
     if kind == "ResourceFlavor" and name != "any.pool":
         yield "kueue-18", None
     if kind == "ResourceQuota" and name == "tenant":

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.text import is_shown
 from tenancy.cli import main, new
 from tenancy.spec.fields.tenant import Tenant
@@ -443,7 +443,7 @@ def _texts(alphabet: str, **sizes: int) -> st.SearchStrategy[str]:
     return st.text(alphabet, min_size=1, max_size=12, **sizes)
 
 
-_SLUG = _texts("abcxyz019").filter(lambda text: text not in words.RESERVED_NAMES)
+_SLUG = _texts("abcxyz019").filter(lambda text: text not in vocabulary.RESERVED_NAMES)
 _PLAIN = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=12)
 _WORDS = st.sampled_from(["yes", "No", "null", "~", "1e3", "0644", "1.5e3", "12:30", "a: b", "#x", "- x", "'", '"\\'])
 _LINE = st.one_of(_WORDS, st.text(st.characters(exclude_categories=["C", "Zl", "Zp"]), max_size=20))

@@ -12,7 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cli import main
 from tenancy.clock.usage import Usage
 from tenancy.kube.objects import Object
@@ -150,7 +150,7 @@ def live(loaded: Loaded) -> Iterator[Object]:
     now = dt.datetime.now(dt.UTC)
     names = [tenant.tenant for tenant in loaded.tenants]
     usage = Usage(now, {name: {"a100-40gb": 10**10} for name in names}, dict.fromkeys(names, now))
-    metadata = {"name": words.CLOCK, "namespace": words.PLATFORM_NAMESPACE}
+    metadata = {"name": vocabulary.CLOCK, "namespace": vocabulary.PLATFORM_NAMESPACE}
     yield {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"usage": usage.text()}}
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.clock.decision import KEY, Desired, desired
 from tenancy.clock.status import budget_status
 from tenancy.clock.usage import Meter, Usage, empty, next_month
@@ -96,18 +96,18 @@ def test_outside_of_windows_the_queues_are_as_planned(world: Loaded) -> None:
 
 def test_in_the_lead_the_reserve_queue_has_the_gpus_and_not_the_tenant(world: Loaded) -> None:
     before, decision = at(world, clock(16, 44)), at(world, clock(16, 45))
-    assert nominal(before, words.RESERVE_QUEUE) == 0
-    assert nominal(decision, words.RESERVE_QUEUE) == 8
+    assert nominal(before, vocabulary.RESERVE_QUEUE) == 0
+    assert nominal(decision, vocabulary.RESERVE_QUEUE) == 8
     assert nominal(decision, "fraud--batch") == nominal(before, "fraud--batch") == 16
     assert nominal(decision, "organisation") == nominal(before, "organisation") - 8
     (reservation,) = decision.reservations
     assert reservation["spec"]["podSets"][0]["count"] == 8
-    assert reservation["metadata"]["namespace"] == words.PLATFORM_NAMESPACE
+    assert reservation["metadata"]["namespace"] == vocabulary.PLATFORM_NAMESPACE
 
 
 def test_the_reserve_queue_lends_all_that_it_has(world: Loaded) -> None:
     """Quota that is not lent counts as free while borrowers still use the GPUs."""
-    (queue,) = [o for o in at(world, clock(16, 45)).queues if o["metadata"]["name"] == words.RESERVE_QUEUE]
+    (queue,) = [o for o in at(world, clock(16, 45)).queues if o["metadata"]["name"] == vocabulary.RESERVE_QUEUE]
     for group in nonempty(queue["spec"]["resourceGroups"]):
         for flavor in group["flavors"]:
             for resource in flavor["resources"]:
@@ -128,7 +128,7 @@ def test_at_the_start_the_tenant_gets_what_kueue_has_reclaimed(world: Loaded) ->
     assert len(before_start.reservations) == 1
     at_start = at(world, clock(17), before_start.usage, (reservation_key,))
     assert nominal(at_start, "fraud--batch") == 24
-    assert nominal(at_start, words.RESERVE_QUEUE) == 0
+    assert nominal(at_start, vocabulary.RESERVE_QUEUE) == 0
     assert at_start.reservations == ()
     before_end = at(world, clock(19, 59), at_start.usage)
     assert nominal(before_end, "fraud--batch") == 24, "the reservation is gone and the record says that it was granted"
@@ -285,7 +285,7 @@ def test_at_no_instant_is_a_guarantee_less_or_the_sum_another(
         assert nominal(decision, name) >= nominal(quiet, name)
     assert nominal(decision, "organisation") >= 0
     reserved = sum(item["spec"]["podSets"][0]["count"] for item in decision.reservations)
-    assert nominal(decision, words.RESERVE_QUEUE) == reserved
+    assert nominal(decision, vocabulary.RESERVE_QUEUE) == reserved
     again = at(world, now, decision.usage, keys if granted else ())
     assert again == decision, "the decision is the same if it is made twice"
 
@@ -415,7 +415,7 @@ def test_a_damaged_record_is_told_from_a_whole_one(text: str) -> None:
 def test_the_engine_leaves_quotas_and_states_to_the_clock(spec: SpecFolder) -> None:
     loaded = clocked(spec)
     plan = make_plan(loaded, loaded.day)
-    clock_objects = [o for o in plan.objects() if words.KEPT_BY_CLOCK in o["metadata"].get("annotations", {})]
+    clock_objects = [o for o in plan.objects() if vocabulary.KEPT_BY_CLOCK in o["metadata"].get("annotations", {})]
     assert Counter(o["kind"] for o in clock_objects) == {"Cohort": 4, "ClusterQueue": 4}
 
 
@@ -475,7 +475,7 @@ def test_drift_is_reverted_without_what_the_clock_wrote(spec: SpecFolder, writer
     (item,) = [o for o in plan.objects() if o["metadata"]["name"] == "fraud--batch" and o["kind"] == "ClusterQueue"]
     engine, clock_fields = "pulumi-kubernetes-1", {"f:resourceGroups": {}, "f:stopPolicy": {}}
     others = {f"f:{key}": {} for key in item["spec"] if f"f:{key}" not in clock_fields}
-    trees = {engine: others | (clock_fields if writer == "the engine" else {}), words.CLOCK: clock_fields}
+    trees = {engine: others | (clock_fields if writer == "the engine" else {}), vocabulary.CLOCK: clock_fields}
     entries = [
         {"manager": who, "operation": "Apply", "time": "2026-11-23T10:00:00Z", "fieldsV1": {"f:spec": tree}}
         for who, tree in trees.items()
@@ -496,5 +496,5 @@ def test_without_a_clock_nothing_is_left_to_it() -> None:
     assert "clock" not in "".join(FILES.values())
     stacks = load(Path(__file__).parents[3] / "stacks" / "bank")
     plan = make_plan(stacks, stacks.day)
-    assert not [o for o in plan.objects() if words.KEPT_BY_CLOCK in o["metadata"].get("annotations", {})]
-    assert not [o for o in plan.objects() if o["metadata"]["name"] in {words.CLOCK, words.RESERVE_QUEUE}]
+    assert not [o for o in plan.objects() if vocabulary.KEPT_BY_CLOCK in o["metadata"].get("annotations", {})]
+    assert not [o for o in plan.objects() if o["metadata"]["name"] in {vocabulary.CLOCK, vocabulary.RESERVE_QUEUE}]

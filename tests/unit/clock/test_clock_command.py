@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.days import today
 from tenancy.catalog.exporters import CLOCK_ENDED
 from tenancy.cli import clock as command
@@ -107,7 +107,7 @@ def spend(cluster: Cluster) -> None:
     """Put a spent budget into the record of the month."""
     cluster.now = dt.datetime.combine(today(), NOON)
     usage = Usage(cluster.now - dt.timedelta(minutes=1), {"fraud": {"a100-40gb": 10 * 3600 * 1000}})
-    metadata = {"name": words.CLOCK, "namespace": words.PLATFORM_NAMESPACE}
+    metadata = {"name": vocabulary.CLOCK, "namespace": vocabulary.PLATFORM_NAMESPACE}
     cluster.objects[RECORD] = {"metadata": {**metadata, "resourceVersion": "1"}, "data": {"usage": usage.text()}}
 
 

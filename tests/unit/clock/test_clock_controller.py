@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.clock.controller import Clock, ClockRefused, stored_usage
 from tenancy.clock.idle import Sample
 from tenancy.clock.shutdown import end_reservations
@@ -174,7 +174,7 @@ def test_the_end_of_a_clock_deletes_its_reservations_and_no_work(loaded: Loaded)
     cluster.now = MONDAY + dt.timedelta(hours=16, minutes=50)
     settle(cluster, loaded)
     place = "/apis/kueue.x-k8s.io/v1beta2/namespaces/{}/workloads/{}"
-    for space in (words.PLATFORM_NAMESPACE, "fraud--train"):
+    for space in (vocabulary.PLATFORM_NAMESPACE, "fraud--train"):
         cluster._put(place.format(space, "work"), {"metadata": {"name": "work", "namespace": space}, "spec": {}})
     before = {path for path in cluster.objects if "/workloads/" in path}
     assert len(before) == 3
@@ -376,7 +376,7 @@ def test_idle_work_is_suspended_after_its_warnings_and_busy_work_is_not(idle: Lo
     assert rounds(cluster, idle, 1) == ["fraud--train/notebook: suspended, its 1 GPUs were idle"]
     suspended = cluster.objects[NOTEBOOK]
     assert suspended["spec"]["active"] is False
-    assert "2 warnings had been given" in suspended["metadata"]["annotations"][words.SUSPENDED]
+    assert "2 warnings had been given" in suspended["metadata"]["annotations"][vocabulary.SUSPENDED]
     assert cluster.objects[RESEARCHED]["spec"]["active"] is True
     assert rounds(cluster, idle, 9) == [], "work that is suspended is not found idle again"
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster.api import Api, Response
 from tenancy.cluster.deployer import ALL_RIGHTS, PROBE, WHOAMI, deployer_problems
 from tenancy.planning import Plan
 from tenancy.planning.guards import MARKER
 
 GROUP = "gpu-platform-team"
-MARKED = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps/{MARKER}"
+MARKED = f"/api/v1/namespaces/{vocabulary.PLATFORM_NAMESPACE}/configmaps/{MARKER}"
 DRY_RUN = "/api/v1/namespaces?dryRun=All"
 GUARD = Response(
     403,
@@ -65,7 +65,10 @@ def test_what_is_asked_is_a_namespace_of_a_tenant_and_only_as_a_dry_run(plan: Pl
     assert list(deployer_problems(server, plan, plan.platform)) == []
     request_body = server.bodies[DRY_RUN]
     assert (request_body["kind"], request_body["metadata"]["name"]) == ("Namespace", PROBE)
-    assert request_body["metadata"]["labels"] == {words.TENANT: "tenancy", words.ENVIRONMENT: plan.environment}
+    assert request_body["metadata"]["labels"] == {
+        vocabulary.TENANT: "tenancy",
+        vocabulary.ENVIRONMENT: plan.environment,
+    }
     assert [path for method, path in server.asked if method != "GET"] == [WHOAMI, DRY_RUN]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cli import lab as lab_cli
 from tenancy.cluster.api import Api, Response
 from tenancy.cluster.preflight import PreconditionFailed, check, environment_of, require_same_environment
@@ -17,7 +17,7 @@ from tenancy.lab import layout as lab_layout
 from tenancy.planning import make_plan
 from tests.conftest import SpecFolder
 
-HOME = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}"
+HOME = f"/api/v1/namespaces/{vocabulary.PLATFORM_NAMESPACE}"
 
 
 class Holding(Api):
@@ -32,8 +32,8 @@ class Holding(Api):
         assert request == ("GET", HOME)
         if self.environment is None:
             return Response(404, {"message": "not found"})
-        labels = {words.ENVIRONMENT: self.environment} if self.environment else {}
-        return Response(200, {"metadata": {"name": words.PLATFORM_NAMESPACE, "labels": labels}})
+        labels = {vocabulary.ENVIRONMENT: self.environment} if self.environment else {}
+        return Response(200, {"metadata": {"name": vocabulary.PLATFORM_NAMESPACE, "labels": labels}})
 
 
 @pytest.mark.parametrize(("recorded_environment", "expected"), [(None, ""), ("", ""), ("acme", "acme")])
@@ -59,7 +59,7 @@ def test_another_environments_cluster_is_refused_in_one_line_and_asked_nothing_m
 
 
 def test_of_the_lab_it_says_how_to_end_it(spec: SpecFolder) -> None:
-    spec.edit("environment.yaml", "context: small-context", f"context: {words.LAB_CONTEXT}")
+    spec.edit("environment.yaml", "context: small-context", f"context: {vocabulary.LAB_CONTEXT}")
     loaded = spec.load()
     with pytest.raises(
         PreconditionFailed, match="run `tenancy down acme --lab` or `tenancy lab down` first; nothing was changed"
@@ -89,7 +89,7 @@ def test_the_lab_keeps_its_nodes_and_identity_while_it_holds_another(
             assert path == HOME
             if holder is None:
                 raise ApiError(404, "not found")
-            return {"metadata": {"labels": {words.ENVIRONMENT: holder}}}
+            return {"metadata": {"labels": {vocabulary.ENVIRONMENT: holder}}}
 
     def up(**options: Any) -> lab_layout.Lab:
         started.append(options)

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tenancy import planning
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster import preflight
 from tenancy.cluster.api import Api, ApiUnreachable, Response, path_of
 from tenancy.cluster.kueue_settings import MANAGER, KueueSettings, kueue_settings
@@ -71,12 +71,12 @@ class Cluster(Api):
 
 def _matches_selector(item: Object, selector: str) -> bool:
     labels = item["metadata"].get("labels") or {}
-    environment, _, tenants = selector.partition(f",{words.TENANT} in ")
+    environment, _, tenants = selector.partition(f",{vocabulary.TENANT} in ")
     if not selector:
         return True
-    return labels.get(words.ENVIRONMENT) == environment.partition("=")[2] and labels.get(words.TENANT) in tenants.strip(
-        "()"
-    ).split(",")
+    return labels.get(vocabulary.ENVIRONMENT) == environment.partition("=")[2] and labels.get(
+        vocabulary.TENANT
+    ) in tenants.strip("()").split(",")
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def others(plan: Plan, number: int) -> list[Object]:
     for index in range(number):
         for model in models:
             item = copy.deepcopy(model)
-            item["metadata"]["labels"][words.TENANT] = f"other-{index}"
+            item["metadata"]["labels"][vocabulary.TENANT] = f"other-{index}"
             for key in ("name", "namespace"):
                 if key in item["metadata"]:
                     item["metadata"][key] = item["metadata"][key].replace("research", f"other-{index}")
@@ -133,7 +133,7 @@ def test_a_namespace_that_another_tenants_plan_has_is_not_lost(plan: Plan, platf
     moved = next(
         item for item in cluster_objects if item["metadata"]["name"] == "fraud--train" and item["kind"] == "Namespace"
     )
-    moved["metadata"]["labels"][words.TENANT] = "research"
+    moved["metadata"]["labels"][vocabulary.TENANT] = "research"
     check(
         Cluster(cluster_objects),
         plan,
@@ -155,10 +155,12 @@ def test_an_object_of_another_owner_is_refused_by_name(plan: Plan, kind: str) ->
     tenant = plan.tenant("research")
     items = planned_objects(plan)
     tenant_objects = [
-        item for item in items if item["kind"] == kind and item["metadata"]["labels"].get(words.TENANT) == "research"
+        item
+        for item in items
+        if item["kind"] == kind and item["metadata"]["labels"].get(vocabulary.TENANT) == "research"
     ]
     check(Cluster(items), plan, None, [tenant])
-    del tenant_objects[0]["metadata"]["labels"][words.ENVIRONMENT]
+    del tenant_objects[0]["metadata"]["labels"][vocabulary.ENVIRONMENT]
     with pytest.raises(PreconditionFailed, match=f"given {kind} {tenant_objects[0]['metadata']['name']}, which exists"):
         check(Cluster(items), plan, None, [tenant])
 
@@ -189,7 +191,7 @@ def test_a_queue_with_work_that_the_files_lack_is_refused(plan: Plan, work: str)
 def kueue(command: str | None = None, **changes: Any) -> list[Object]:
     """Kueue's ConfigMap, and its Deployment if that has a command line."""
     settings = configuration(load(LOCAL).environment) | changes
-    where = {"namespace": words.QUEUE_NAMESPACE}
+    where = {"namespace": vocabulary.QUEUE_NAMESPACE}
     kueue_objects: list[Object] = [
         {
             "apiVersion": "v1",
@@ -236,7 +238,7 @@ def test_a_kueue_that_leaves_gpus_uncounted_is_refused_and_under_audit_told(
     with pytest.raises(PreconditionFailed) as refused:
         settings_messages(plan, items)
     (text,) = str(refused.value).splitlines()
-    assert f"given Kueue's ConfigMap {CONFIGURATION} in {words.QUEUE_NAMESPACE} with {given_text}" in text
+    assert f"given Kueue's ConfigMap {CONFIGURATION} in {vocabulary.QUEUE_NAMESPACE} with {given_text}" in text
     assert "; change: set " in text
     assert "restart the lab's Kueue: `tenancy lab up local`" in text
     audited = replace(plan, platform=replace(plan.platform, admission=replace(plan.admission, enforced=False)))

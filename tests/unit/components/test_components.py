@@ -14,7 +14,7 @@ import pytest
 from virtual_worlds import virtual
 
 from bench.generate import generate
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.scope import StackScope, ordered_stacks, scope_of, stacks
 from tenancy.spec.fields.environment import Layout
@@ -137,7 +137,7 @@ def test_a_isolation_resource_waits_for_its_namespace(single_stack: Registered) 
 
 
 def tenant_spaces(registered: Registered) -> dict[str, Any]:
-    return {urn: request for urn, request in registered.of("Namespace").items() if words.SEPARATOR in request.name}
+    return {urn: request for urn, request in registered.of("Namespace").items() if vocabulary.SEPARATOR in request.name}
 
 
 def tenant_queues(registered: Registered, tenant: str) -> set[str]:
@@ -150,7 +150,7 @@ def test_a_namespace_waits_for_its_tenants_queues_and_these_for_the_marker(singl
     """So a queue is deleted after all that was in it, and no work is admitted before the guards are in force."""
     (marker,) = single_stack.of("ConfigMap")
     for request in nonempty(tenant_spaces(single_stack).values()):
-        queues = tenant_queues(single_stack, request.name.partition(words.SEPARATOR)[0])
+        queues = tenant_queues(single_stack, request.name.partition(vocabulary.SEPARATOR)[0])
         assert "ClusterQueue" in {single_stack.requests[urn].type.rpartition(":")[2] for urn in queues}
         assert set(request.dependencies) == queues
         for urn in queues:
@@ -263,7 +263,7 @@ def test_a_tenants_own_stack_registers_what_one_stack_registers_of_it(
     own_urns = {
         urn
         for urn, request in single_stack.kubernetes().items()
-        if request.name.startswith(f"{tenant}{words.SEPARATOR}") or urn in tenant_queues(single_stack, tenant)
+        if request.name.startswith(f"{tenant}{vocabulary.SEPARATOR}") or urn in tenant_queues(single_stack, tenant)
     }
     assert alone.kubernetes().keys() == own_urns
     order = list(alone.requests)

@@ -14,7 +14,7 @@ import pytest
 from aws_double_types import from_struct
 
 from tenancy import planning
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.days import today
 from tenancy.components.aws.eks_cluster import EksCluster
 from tenancy.components.aws.network import ClusterNetwork
@@ -138,11 +138,11 @@ def test_everything_that_can_carry_tags_says_whose_it_is(single_stack: Registere
         if ":Services$" in path:
             continue
         tags, tagged = inputs(request)["tags"], tagged + 1
-        assert tags["managed-by"] == words.PRODUCT, request.name
+        assert tags["managed-by"] == vocabulary.PRODUCT, request.name
         owner = next(
             (tenant for tenant in tenants if ":TenantAws$" in path and request.name.startswith(f"{tenant}-aws-")), None
         )
-        assert tags.get(words.TENANT_TAG) == owner, request.name
+        assert tags.get(vocabulary.TENANT_TAG) == owner, request.name
     assert tagged > 50
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pulumi import automation
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.deploy import driver
 from tenancy.deploy.driver import Driver, RunFailed
 from tenancy.deploy.plain_engine import BY_COMMAND
@@ -44,18 +44,18 @@ def a_driver(context: str = "elsewhere") -> Driver:
     return Driver(Path("/project"), context, print, "the engine")
 
 
-@pytest.mark.parametrize(("context", "lab"), [("elsewhere", {}), (words.LAB_CONTEXT, {ON_LAB: "true"})])
+@pytest.mark.parametrize(("context", "lab"), [("elsewhere", {}), (vocabulary.LAB_CONTEXT, {ON_LAB: "true"})])
 def test_a_stack_that_is_to_run_is_made_and_told_where_it_runs(
     opened: Opened, context: str, lab: dict[str, str]
 ) -> None:
     a_driver(context).select("small")
     assert opened == {
-        "create_or_select_stack": ("/project", lab | words.PATCH_FORCE_ENVIRONMENT | {BY_COMMAND: "true"})
+        "create_or_select_stack": ("/project", lab | vocabulary.PATCH_FORCE_ENVIRONMENT | {BY_COMMAND: "true"})
     }
 
 
 def test_a_stack_that_is_only_read_is_never_made(opened: Opened) -> None:
-    a_driver(words.LAB_CONTEXT).open_read_only("small")
+    a_driver(vocabulary.LAB_CONTEXT).open_read_only("small")
     assert opened == {"select_stack": ("/project", {})}
 
 

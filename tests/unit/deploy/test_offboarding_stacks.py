@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster.api import Response
 from tenancy.cluster.user_copies import user_copy
 from tenancy.deploy.changes import Outcome, ResourceChange, is_access_binding, tenant_resources, tenants_without_file
@@ -55,7 +55,7 @@ def test_all_who_had_access_read_and_no_others_do(spec: SpecFolder, stage: str) 
     before = roles(planned(spec, CI))
     after = roles(planned(spec, f"{CI}offboarding: {stage}\n"))
     assert set(before) == set(after)
-    assert ("fraud--train", words.CI_GROUP.format(tenant="fraud")) in after
+    assert ("fraud--train", vocabulary.CI_GROUP.format(tenant="fraud")) in after
     assert {role for role_names in after.values() for role in role_names} == {"tenancy-viewer"}
 
 
@@ -87,9 +87,9 @@ def test_nothing_new_starts_and_what_runs_ends_only_where_it_is_drained(
 def test_its_namespaces_say_the_stage_and_others_do_not(spec: SpecFolder) -> None:
     plan = planned(spec, "offboarding: export\n")
     notes = {
-        item["metadata"]["name"]: item["metadata"]["annotations"].get(words.LEAVING)
+        item["metadata"]["name"]: item["metadata"]["annotations"].get(vocabulary.LEAVING)
         for item in kinds(plan.objects(), "Namespace")
-        if words.TENANT in item["metadata"]["labels"]
+        if vocabulary.TENANT in item["metadata"]["labels"]
     }
     assert notes == {"fraud--serve": "export", "fraud--train": "export", "research--main": None}
 

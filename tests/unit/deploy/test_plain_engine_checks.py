@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster.api import Api, ApiUnreachable, Response
 from tenancy.cluster.guards import PreconditionFailed
 from tenancy.deploy import plain_engine
@@ -43,8 +43,8 @@ class Holding(Api):
 
     def request(self, method: str, path: str, *_: Any, **__: Any) -> Response:
         assert method == "GET"
-        if path == f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}":
-            return Response(200, {"metadata": {"labels": {words.ENVIRONMENT: self.environment}}})
+        if path == f"/api/v1/namespaces/{vocabulary.PLATFORM_NAMESPACE}":
+            return Response(200, {"metadata": {"labels": {vocabulary.ENVIRONMENT: self.environment}}})
         assert path.startswith("/api/v1/resourcequotas?labelSelector=")
         return Response(200, {"items": self.quotas})
 

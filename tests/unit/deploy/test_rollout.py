@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cli import up_gate, up_rollout
 from tenancy.cli.up_gate import alert_findings, inactive_queues
 from tenancy.cli.up_rollout import expect_former_environments, run_waves
@@ -398,7 +398,7 @@ def test_a_lab_is_asked_where_it_has_a_prometheus_whatever_the_files_say(
     api = AlertSource({"alertname": "GuardMissing"})
     run: Any = SimpleNamespace(
         loaded=replace(bank, environment=bank.environment.model_copy(update={"metrics": metrics})),
-        plan=SimpleNamespace(context=words.LAB_CONTEXT),
+        plan=SimpleNamespace(context=vocabulary.LAB_CONTEXT),
         driver=SimpleNamespace(api=api, root=tmp_path),
     )
     problems = list(alert_findings(run))

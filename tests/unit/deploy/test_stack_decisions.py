@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 from pulumi import automation
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cli import main
 from tenancy.cli.up_decision import decide_runs
 from tenancy.cli.up_report import Report
@@ -163,17 +163,17 @@ def test_what_will_run_is_told_in_a_few_lines_for_a_thousand_tenants() -> None:
 
 
 def in_state(kind: str, name: str, tenant: str | None) -> dict[str, Any]:
-    labels = {words.TENANT: tenant} if tenant else {}
+    labels = {vocabulary.TENANT: tenant} if tenant else {}
     return {"type": kind, "id": name, "inputs": {"metadata": {"name": name, "labels": labels}}}
 
 
 @pytest.mark.parametrize(
     ("preview", "reason"),
     [
-        (in_state(words.NAMESPACE_TYPE, "fraud--train", "fraud"), None),
+        (in_state(vocabulary.NAMESPACE_TYPE, "fraud--train", "fraud"), None),
         (in_state("kubernetes:core/v1:ServiceAccount", "default", None), None),
         ({"type": "aws:iam/role:Role", "id": "r", "inputs": {}}, None),
-        (in_state(words.NAMESPACE_TYPE, "fraud--old", "fraud"), "namespace fraud--old, which the plan has not"),
+        (in_state(vocabulary.NAMESPACE_TYPE, "fraud--old", "fraud"), "namespace fraud--old, which the plan has not"),
         (in_state("kubernetes:core/v1:ServiceAccount", "default", "voice"), "an object of tenant voice"),
     ],
 )

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster.api import Api, Response
 from tenancy.deploy.unrecorded_objects import find_unrecorded, remove_all, remove_unplanned
 from tenancy.lifecycle.removal import RemovalTimeout
@@ -34,7 +34,7 @@ class Cluster:
         self.removed: list[str] = []
         self.refused = refused
         self.objects = {
-            "/api/v1/namespaces": [item("voice--main"), item("voice--old", **{words.LEAVING: words.LEFT})],
+            "/api/v1/namespaces": [item("voice--main"), item("voice--old", **{vocabulary.LEAVING: vocabulary.LEFT})],
             "/api/v1/configmaps": [item("kept", "voice--main"), item("former", "voice--main")],
             "/api/v1/pods": [item("of-the-tenant", "voice--main", manager="kubectl")],
             f"/apis/{RBAC}/rolebindings": [item("former", "voice--main")],
@@ -78,7 +78,9 @@ def test_what_the_engine_wrote_with_the_tenants_labels_is_found_but_no_namespace
         "ClusterQueue voice",
     ]
     (selector,) = cluster.selectors
-    assert selector == f"labelSelector={words.ENVIRONMENT}%3Dbank%2C{words.TENANT}%3Dvoice".replace("/", "%2F")
+    assert selector == f"labelSelector={vocabulary.ENVIRONMENT}%3Dbank%2C{vocabulary.TENANT}%3Dvoice".replace(
+        "/", "%2F"
+    )
 
 
 def test_what_the_plan_has_not_is_removed_access_first_and_namespaces_stay() -> None:

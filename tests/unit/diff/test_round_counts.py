@@ -17,8 +17,8 @@ from tenancy.diff.changes import ChangeTopic
 from tenancy.kube import pods
 from tenancy.planning import Plan, make_plan
 from tenancy.report.planes import CellKind, IsolationMatrix
+from tenancy.rules.cross_object import findings_together
 from tenancy.rules.queues import CHECKS
-from tenancy.rules.together import findings_together
 from tenancy.simulation.quotas import Quotas
 from tenancy.spec.loader import Loaded
 from tests.conftest import SpecFolder, amounts

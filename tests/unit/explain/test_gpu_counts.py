@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cli import main
 from tenancy.cluster.api import ApiUnreachable, Response
 from tenancy.explain.gpu_counts import bound_devices, counted_devices, differences, remarks
@@ -88,7 +88,7 @@ class Cluster:
         totals = [{"name": "train", "resources": [{"name": GPU, "total": str(counted)}]}]
         queue["status"] = {"flavorsReservation": totals}
         node = thing("v1", "Node", "train-0")
-        node["metadata"]["labels"] = {words.POOL: "train"}
+        node["metadata"]["labels"] = {vocabulary.POOL: "train"}
         self.objects, self.refused = [*items, queue, node], refused
 
     def items(self, path: str) -> list[Object]:
@@ -353,7 +353,7 @@ QUOTA = {"name": "train", "resources": [{"name": GPU, "nominalQuota": "16", "bor
 
 def queues(monkeypatch: pytest.MonkeyPatch, folder: SpecFolder, reserved: int, form: str, *items: Object) -> Result:
     queue = thing("kueue.x-k8s.io/v1beta2", "ClusterQueue", "fraud--batch")
-    queue["metadata"]["labels"] = {words.ENVIRONMENT: "small", words.TENANT: "fraud", "tier": "batch"}
+    queue["metadata"]["labels"] = {vocabulary.ENVIRONMENT: "small", vocabulary.TENANT: "fraud", "tier": "batch"}
     queue["spec"] = {"resourceGroups": [{"coveredResources": [GPU], "flavors": [QUOTA]}]}
     totals = [{"name": "train", "resources": [{"name": GPU, "total": str(reserved), "borrowed": "0"}]}]
     queue["status"] = {"flavorsReservation": totals, "conditions": []}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster.api import Response
 from tenancy.explain.fits_answers import FitVerdict
 from tenancy.explain.fits_queue import queue_answer
@@ -66,7 +66,10 @@ def explained(workload: Object, events: list[Object] | None = None, pod_created:
 
 def stored(active: bool, *conditions: str) -> Object:
     metadata = {"name": "w", "namespace": "desk", "uid": "w", "ownerReferences": [{"kind": "StatefulSet", "uid": "s"}]}
-    metadata |= {"creationTimestamp": "2026-11-24T10:00:00Z", "annotations": {words.SUSPENDED: "It was suspended."}}
+    metadata |= {
+        "creationTimestamp": "2026-11-24T10:00:00Z",
+        "annotations": {vocabulary.SUSPENDED: "It was suspended."},
+    }
     stored_conditions = [
         {"type": kind, "status": "True", "reason": "Deactivated", "message": "m"} for kind in conditions
     ]
@@ -116,7 +119,7 @@ UNCONSTRAINED = {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}
 
 def job(gpus: int = 1, pods: int = 1, labels: Any = None, notes: Any = None, pool: str = "") -> Object:
     spec = {"containers": [{"resources": {"limits": {GPU: gpus}}}]}
-    spec |= {"nodeSelector": {words.POOL: pool}} if pool else {}
+    spec |= {"nodeSelector": {vocabulary.POOL: pool}} if pool else {}
     template = {"metadata": {"annotations": notes or {}}, "spec": spec}
     metadata = {"name": "one", "namespace": SPACE, "labels": labels or {}}
     body = {"parallelism": pods, "completions": pods, "template": template}
@@ -132,7 +135,7 @@ class Queued:
         groups = [{"coveredResources": [resource], "flavors": [{"name": "train", "resources": [quota]}]}]
         local = {"metadata": {"name": "default", "namespace": SPACE}, "spec": {"clusterQueue": "q"}, "status": status}
         queue = {"metadata": {"name": "q"}, "spec": {"resourceGroups": groups}, "status": status}
-        flavor: Object = {"metadata": {"name": "train"}, "spec": {"nodeLabels": {words.POOL: "train"}}}
+        flavor: Object = {"metadata": {"name": "train"}, "spec": {"nodeLabels": {vocabulary.POOL: "train"}}}
         if near:
             flavor["spec"]["topologyName"] = "train"
         self.named = {"localqueues/default": local, "clusterqueues/q": queue}
@@ -225,7 +228,7 @@ def test_a_queue_on_hold_is_told_as_why_tells_it(environment: Environment) -> No
     condition = {"type": "Active", "status": "False", "reason": "Stopped", "message": message}
     quota = {"name": "nvidia.com/gpu", "nominalQuota": "16"}
     groups = [{"coveredResources": [GPU], "flavors": [{"name": "train", "resources": [quota]}]}]
-    labels = {words.ENVIRONMENT: environment.environment, words.TENANT: "fraud", "tier": "batch"}
+    labels = {vocabulary.ENVIRONMENT: environment.environment, vocabulary.TENANT: "fraud", "tier": "batch"}
     queue = {"metadata": {"name": "q", "labels": labels}, "spec": {"resourceGroups": groups}}
 
     class Cluster:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cli import main
 from tenancy.planning import make_plan
 from tenancy.planning.queueing.kueue import configuration
@@ -34,7 +34,7 @@ def allowed(folder: Path) -> list[str]:
     loaded = load(folder)
     objects = make_plan(loaded, loaded.day).objects()
     (space,) = [item for item in objects if item["kind"] == "Namespace" and item["metadata"]["name"] == "vision--main"]
-    return space["metadata"]["annotations"][words.ALLOWED_RESOURCES].split(",")
+    return space["metadata"]["annotations"][vocabulary.ALLOWED_RESOURCES].split(",")
 
 
 @pytest.mark.parametrize("place", ["tier", "namespace"])

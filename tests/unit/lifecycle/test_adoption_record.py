@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.cluster.api import Response
 from tenancy.cluster.guards import PreconditionFailed
 from tenancy.kube.objects import Object
@@ -57,7 +57,7 @@ class Cluster:
         return [
             copy.deepcopy(item)
             for item in self.objects.values()
-            if item["kind"] == "Namespace" and words.ENVIRONMENT in (item["metadata"].get("labels") or {})
+            if item["kind"] == "Namespace" and vocabulary.ENVIRONMENT in (item["metadata"].get("labels") or {})
         ]
 
 
@@ -107,7 +107,7 @@ def adopt(cluster: Cluster, plan: Plan) -> None:
 
 def leave(cluster: Cluster) -> list[str]:
     messages: list[str] = []
-    cluster.objects[HOME]["metadata"]["annotations"][words.LEAVING] = words.LEFT
+    cluster.objects[HOME]["metadata"]["annotations"][vocabulary.LEAVING] = vocabulary.LEFT
     restore_namespaces(cluster, "small", messages.append)  # ty: ignore[invalid-argument-type]
     return messages
 
@@ -121,7 +121,7 @@ def test_everything_that_the_adoption_wrote_is_taken_back_and_what_others_wrote_
 ) -> None:
     api: Any = cluster
     record(api, plan.tenants)
-    recorded_state = json.loads(cluster.objects[HOME]["metadata"]["annotations"][words.BEFORE_ADOPTION])
+    recorded_state = json.loads(cluster.objects[HOME]["metadata"]["annotations"][vocabulary.BEFORE_ADOPTION])
     assert {place: recorded_state[place] for place in TEAM_METADATA} == TEAM_METADATA
     assert [item["kind"] for item in recorded_state["objects"]] == ["ServiceAccount"]
     adopt(cluster, plan)
@@ -141,12 +141,12 @@ def test_a_record_is_made_once_and_not_of_what_was_adopted_before(cluster: Clust
     api: Any = cluster
     record(api, plan.tenants)
     adopt(cluster, plan)
-    before = cluster.objects[HOME]["metadata"]["annotations"][words.BEFORE_ADOPTION]
+    before = cluster.objects[HOME]["metadata"]["annotations"][vocabulary.BEFORE_ADOPTION]
     record(api, plan.tenants)
-    assert cluster.objects[HOME]["metadata"]["annotations"][words.BEFORE_ADOPTION] == before
-    del cluster.objects[HOME]["metadata"]["annotations"][words.BEFORE_ADOPTION]
+    assert cluster.objects[HOME]["metadata"]["annotations"][vocabulary.BEFORE_ADOPTION] == before
+    del cluster.objects[HOME]["metadata"]["annotations"][vocabulary.BEFORE_ADOPTION]
     record(api, plan.tenants)
-    assert words.BEFORE_ADOPTION not in cluster.objects[HOME]["metadata"]["annotations"]
+    assert vocabulary.BEFORE_ADOPTION not in cluster.objects[HOME]["metadata"]["annotations"]
 
 
 def test_a_namespace_without_a_record_loses_what_the_adoption_wrote_and_it_is_said(
@@ -171,7 +171,7 @@ def test_a_namespace_whose_tenant_is_there_is_left_alone(stage: str | None, clus
     record(api, plan.tenants)
     adopt(cluster, plan)
     if stage:
-        cluster.objects[HOME]["metadata"]["annotations"][words.LEAVING] = stage
+        cluster.objects[HOME]["metadata"]["annotations"][vocabulary.LEAVING] = stage
     cluster.writes.clear()
     restore_namespaces(api, "small", print)
     assert cluster.writes == []

@@ -19,7 +19,7 @@ import pytest
 import yaml
 from virtual_worlds import virtual
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.versions import CHARTS
 from tenancy.lab import tools
 from tenancy.planning.aws.addons import AddOn, add_ons
@@ -418,11 +418,11 @@ def test_the_operator_itself_stays_on_the_systems_nodes() -> None:
 
 def test_efa_is_advertised_in_the_pools_given_and_nowhere_else() -> None:
     values = efa_plugin([GPU], ["train-efa", "other", "train-efa"]).values
-    assert values["supportedInstanceLabels"] == {"keys": [words.POOL], "values": ["other", "train-efa"]}
+    assert values["supportedInstanceLabels"] == {"keys": [vocabulary.POOL], "values": ["other", "train-efa"]}
 
 
 def test_the_dra_driver_runs_where_its_privileges_are_allowed() -> None:
-    assert dra_driver([GPU]).namespace == words.OPERATOR_NAMESPACE == _operator().namespace
+    assert dra_driver([GPU]).namespace == vocabulary.OPERATOR_NAMESPACE == _operator().namespace
 
 
 def test_cilium_alone_decides_what_wireguard_is_for() -> None:
@@ -467,13 +467,13 @@ def _discovery(*taints: Mapping[str, str]) -> dict[str, Any]:
 
 REAL: dict[str, Callable[..., tuple[str, Mapping[str, Any]]]] = {
     "cilium": lambda *_: ("kube-system", cilium(wireguard=True).values),
-    "node-feature-discovery": lambda *taints: (words.OPERATOR_NAMESPACE, _discovery(*taints)),
+    "node-feature-discovery": lambda *taints: (vocabulary.OPERATOR_NAMESPACE, _discovery(*taints)),
     "karpenter": lambda *_: (
         "kube-system",
         karpenter(cluster="small", queue="small-karpenter", region="eu-central-1").values,
     ),
     "kueue": lambda *_: (
-        words.QUEUE_NAMESPACE,
+        vocabulary.QUEUE_NAMESPACE,
         kueue({"managedJobsNamespaceSelector": MANAGED_NAMESPACES}, "1Gi").values,
     ),
 }

@@ -6,16 +6,15 @@ from typing import Any
 
 import pytest
 
-from tenancy.catalog import boards, gpus
-from tenancy.catalog import vocabulary as words
-from tenancy.check.everywhere import guard_findings
+from tenancy.catalog import boards, gpus, vocabulary
+from tenancy.check.guard_rules import guard_findings
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.common.device_classes import PRODUCTS, device_classes
 from tenancy.planning.kubernetes.access import PERSONAS, role_name
 from tenancy.planning.kubernetes.quotas import CLAIM_COUNTS, CLASS_AS_RESOURCE, CLASS_QUOTA
 from tenancy.rules.claim_forms import DRIVER_CLASSES
+from tenancy.rules.cross_object import findings_together
 from tenancy.rules.objects import object_findings
-from tenancy.rules.together import findings_together
 from tenancy.rules.values import unenforced_quota_keys
 from tenancy.spec.fields.environment import Environment
 from tenancy.spec.fields.people import Role
@@ -115,7 +114,7 @@ def test_no_extended_resource_of_a_gpu_is_granted_beside_claims(dra: Plan) -> No
         assert hard[f"requests.{gpus.GPU}"] == "0"
         assert {count for key, count in hard.items() if key.startswith("requests.nvidia.com/")} == {"0"}
     for space in nonempty(kinds(dra, "Namespace")):
-        assert "nvidia.com" not in space["metadata"].get("annotations", {}).get(words.ALLOWED_RESOURCES, "")
+        assert "nvidia.com" not in space["metadata"].get("annotations", {}).get(vocabulary.ALLOWED_RESOURCES, "")
 
 
 def test_every_class_is_in_every_quota_as_device_and_as_resource(dra: Plan, claimed: Loaded) -> None:
@@ -148,8 +147,8 @@ def test_every_quota_key_of_claims_is_one_that_the_api_server_counts(dra: Plan) 
 
 
 def test_a_tenants_claims_may_name_its_own_flavors_alone(dra: Plan) -> None:
-    assert _annotations(dra, "fraud--train")[words.ALLOWED_DEVICE_CLASSES] == "a100,a100-1g.5gb"
-    assert _annotations(dra, "research--main")[words.ALLOWED_DEVICE_CLASSES] == "a100,l4"
+    assert _annotations(dra, "fraud--train")[vocabulary.ALLOWED_DEVICE_CLASSES] == "a100,a100-1g.5gb"
+    assert _annotations(dra, "research--main")[vocabulary.ALLOWED_DEVICE_CLASSES] == "a100,l4"
 
 
 # Guards and roles
@@ -201,7 +200,7 @@ def test_with_the_device_plugin_there_is_nothing_to_claim_and_no_right_to(plan: 
     assert kinds(plan, "DeviceClass") == []
     assert every(_claim_verbs(plan, role) == set() for role in PERSONAS)
     assert not any("resourceclaim" in name for name in _guards(plan))
-    assert words.ALLOWED_DEVICE_CLASSES not in str(list(plan.objects()))
+    assert vocabulary.ALLOWED_DEVICE_CLASSES not in str(list(plan.objects()))
 
 
 def test_with_the_device_plugin_every_quota_has_room_for_no_claim(plan: Plan) -> None:

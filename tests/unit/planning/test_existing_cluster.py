@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.render import file_texts
 from tenancy.spec.loader import on_lab, spec_notes
@@ -96,8 +96,8 @@ def _chosen_pools(value: Any) -> set[str]:
         return {pool for item in value for pool in _chosen_pools(item)}
     if not isinstance(value, dict):
         return set()
-    own_pools = {value[words.POOL]} if isinstance(value.get(words.POOL), str) else set()
-    if value.get("key") == words.POOL or words.POOL in value.get("keys", ()):
+    own_pools = {value[vocabulary.POOL]} if isinstance(value.get(vocabulary.POOL), str) else set()
+    if value.get("key") == vocabulary.POOL or vocabulary.POOL in value.get("keys", ()):
         own_pools |= set(value.get("values", ()))
     return own_pools | {pool for item in value.values() for pool in _chosen_pools(item)}
 

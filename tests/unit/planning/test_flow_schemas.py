@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tenancy import planning
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import Object
 from tenancy.planning import Plan
 from tenancy.planning.kubernetes import flow_control
@@ -43,7 +43,7 @@ def test_an_identity_of_neither_the_system_nor_the_platform_has_the_tenants_leve
 
 def test_the_platform_and_kueue_have_a_level_of_their_own(plan: Plan, environment: Environment) -> None:
     platform_groups = groups(plan, flow_control.PLATFORM)
-    assert {environment.platform.group, f"system:serviceaccounts:{words.QUEUE_NAMESPACE}"} <= platform_groups
+    assert {environment.platform.group, f"system:serviceaccounts:{vocabulary.QUEUE_NAMESPACE}"} <= platform_groups
     spaces = {s.name for tenant in plan.tenants for s in tenant.namespaces}
     assert not {group.rpartition(":")[2] for group in platform_groups} & spaces
     assert spec_of(plan, "PriorityLevelConfiguration", flow_control.PLATFORM)["limited"]["lendablePercent"] == 0

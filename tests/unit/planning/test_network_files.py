@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tenancy import planning
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.diff.changes import ChangeTopic, SpecState, diff
 from tenancy.kube.objects import Object
 from tenancy.planning import Plan, make_plan
@@ -117,9 +117,9 @@ def test_what_a_tenants_own_policies_may_open_stands_on_its_namespace(spec: Any)
     annotations_by_namespace = {
         s.name: s.namespace["metadata"]["annotations"] for t in plan_of(spec).tenants for s in t.namespaces
     }
-    assert annotations_by_namespace["fraud--train"][words.ALLOWED_EGRESS] == "namespaces,198.51.100.0/24:8443/TCP"
-    assert annotations_by_namespace["fraud--train"][words.ALLOWED_INGRESS] == "namespaces,203.0.113.0/24:53/UDP"
-    assert annotations_by_namespace["research--main"][words.ALLOWED_EGRESS] == "", "nothing is open"
+    assert annotations_by_namespace["fraud--train"][vocabulary.ALLOWED_EGRESS] == "namespaces,198.51.100.0/24:8443/TCP"
+    assert annotations_by_namespace["fraud--train"][vocabulary.ALLOWED_INGRESS] == "namespaces,203.0.113.0/24:53/UDP"
+    assert annotations_by_namespace["research--main"][vocabulary.ALLOWED_EGRESS] == "", "nothing is open"
 
 
 def test_cluster_policies_do_not_grow_with_what_a_tenant_has(tmp_path: Any) -> None:

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from tenancy import planning
-from tenancy.catalog import gpus
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import gpus, vocabulary
 from tenancy.catalog.gpus import DEVICE_VARIABLES
 from tenancy.planning import Plan, digest, make_plan
 from tenancy.planning.common.pools import fake_nodes, node_taints, tenant_allocatable
@@ -111,7 +110,7 @@ def test_a_tenants_own_labels_are_on_its_objects_and_those_of_a_namespace_replac
     }
     assert projects == {"fraud--train": "cards", "fraud--serve": "scoring", "research--main": None}
     (serve,) = [x for x in kinds(plan.objects(), "Namespace") if x["metadata"]["name"] == "fraud--serve"]
-    assert serve["metadata"]["annotations"][words.OWN_LABELS] == "bank.example/data,project"
+    assert serve["metadata"]["annotations"][vocabulary.OWN_LABELS] == "bank.example/data,project"
     inside = [x for x in plan.objects() if x["metadata"].get("namespace") == "fraud--serve"]
     assert inside
     assert {x["metadata"]["labels"]["bank.example/data"] for x in inside} == {"secret"}
@@ -266,7 +265,7 @@ def test_tenants_get_rights_in_namespaces_only(plan: Plan) -> None:
 def test_a_binding_is_in_its_tenants_namespace_and_to_our_roles(plan: Plan) -> None:
     for tenant in nonempty(plan.tenants):
         for binding in nonempty(kinds(tenant.objects(), "RoleBinding")):
-            assert binding["metadata"]["namespace"].startswith(tenant.name + words.SEPARATOR)
+            assert binding["metadata"]["namespace"].startswith(tenant.name + vocabulary.SEPARATOR)
             assert binding["roleRef"]["name"] in {r["metadata"]["name"] for r in plan.platform.roles}
 
 
@@ -283,18 +282,18 @@ def test_a_person_for_some_namespaces_is_bound_there_alone(plan: Plan) -> None:
 
 
 def test_every_tenant_object_carries_the_whole_vocabulary(plan: Plan) -> None:
-    expected_labels = {*words.COST_LABELS, words.TENANT, words.ENVIRONMENT, words.MANAGED_BY}
+    expected_labels = {*vocabulary.COST_LABELS, vocabulary.TENANT, vocabulary.ENVIRONMENT, vocabulary.MANAGED_BY}
     for tenant in nonempty(plan.tenants):
         for item in nonempty(tenant.objects()):
             labels = item["metadata"]["labels"]
             assert expected_labels <= set(labels), item["kind"]
-            assert labels[words.TENANT] == tenant.name
+            assert labels[vocabulary.TENANT] == tenant.name
 
 
 def test_every_label_value_is_one_that_kubernetes_takes(plan: Plan) -> None:
     for item in nonempty(plan.objects()):
         for value in nonempty(item["metadata"]["labels"].values()):
-            assert len(value) <= words.LABEL_LENGTH
+            assert len(value) <= vocabulary.LABEL_LENGTH
             assert value.replace("-", "").replace("_", "").replace(".", "").isalnum()
 
 
@@ -319,7 +318,7 @@ def test_every_namespace_has_a_quota_a_limit_range_and_a_default_deny(plan: Plan
 def test_every_namespace_enforces_restricted_at_a_pinned_version(plan: Plan) -> None:
     for item in nonempty(kinds(chain.from_iterable(t.objects() for t in plan.tenants), "Namespace")):
         labels = item["metadata"]["labels"]
-        assert (labels[words.PSA_ENFORCE], labels[words.PSA_VERSION]) == ("restricted", "v1.36")
+        assert (labels[vocabulary.PSA_ENFORCE], labels[vocabulary.PSA_VERSION]) == ("restricted", "v1.36")
 
 
 # Network
@@ -351,7 +350,7 @@ def test_only_declared_ranges_and_ports_lead_out(plan: Plan) -> None:
         for peer in rule["to"]
         if "ipBlock" in peer
     ]
-    declared, agent = ("198.51.100.0/24", (8443,)), (words.IDENTITY_AGENT, (80,))
+    declared, agent = ("198.51.100.0/24", (8443,)), (vocabulary.IDENTITY_AGENT, (80,))
     assert out.count(declared) == 2, "once for each part of fraud"
     assert set(out) == {declared, agent}, "and the way to credentials, where there are grants"
 
@@ -361,7 +360,7 @@ def test_only_declared_ranges_and_ports_lead_out(plan: Plan) -> None:
 
 def test_a_label_that_is_charged_by_is_one_of_the_namespace(plan: Plan) -> None:
     for item in nonempty(kinds(chain.from_iterable(t.objects() for t in plan.tenants), "Namespace")):
-        assert {*words.CHARGED_LABELS} <= set(item["metadata"]["labels"]), "else no object may carry it at all"
+        assert {*vocabulary.CHARGED_LABELS} <= set(item["metadata"]["labels"]), "else no object may carry it at all"
 
 
 def test_namespaces_are_guarded_against_removal_by_an_own_guard(plan: Plan) -> None:
@@ -421,7 +420,7 @@ def test_no_guard_judges_requests_in_system_namespaces_alone(plan: Plan) -> None
     for binding in bindings:
         (term,) = binding["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"]
         assert (term["key"], term["operator"]) == ("kubernetes.io/metadata.name", "NotIn")
-        assert set(term["values"]) == {*words.SYSTEM_NAMESPACES, "monitoring", "kueue-system"}
+        assert set(term["values"]) == {*vocabulary.SYSTEM_NAMESPACES, "monitoring", "kueue-system"}
 
 
 @pytest.fixture
@@ -491,21 +490,21 @@ def _annotations(plan: Plan, name: str) -> dict[str, str]:
 
 
 def test_a_namespace_may_use_the_pools_of_its_own_tier_alone(plan: Plan) -> None:
-    assert _annotations(plan, "fraud--serve")[words.ALLOWED_POOLS] == "serve"
-    assert _annotations(plan, "fraud--train")[words.ALLOWED_POOLS] == ""
+    assert _annotations(plan, "fraud--serve")[vocabulary.ALLOWED_POOLS] == "serve"
+    assert _annotations(plan, "fraud--train")[vocabulary.ALLOWED_POOLS] == ""
 
 
 def test_a_namespace_may_use_the_priorities_of_its_tier_and_below(plan: Plan) -> None:
-    assert _annotations(plan, "fraud--train")[words.ALLOWED_PRIORITIES] == f"{DEFAULT_CLASS},tenancy-tier-batch"
+    assert _annotations(plan, "fraud--train")[vocabulary.ALLOWED_PRIORITIES] == f"{DEFAULT_CLASS},tenancy-tier-batch"
 
 
 def test_a_tenants_own_registry_is_its_own(plan: Plan) -> None:
-    assert "registry.bank.example/teams/fraud/" in _annotations(plan, "fraud--train")[words.ALLOWED_REGISTRIES]
-    assert "teams/fraud/" not in _annotations(plan, "research--main")[words.ALLOWED_REGISTRIES]
+    assert "registry.bank.example/teams/fraud/" in _annotations(plan, "fraud--train")[vocabulary.ALLOWED_REGISTRIES]
+    assert "teams/fraud/" not in _annotations(plan, "research--main")[vocabulary.ALLOWED_REGISTRIES]
 
 
 def test_only_granted_resources_are_allowed(plan: Plan) -> None:
-    assert _annotations(plan, "research--main")[words.ALLOWED_RESOURCES] == "nvidia.com/gpu,nvidia.com/gpu.shared"
+    assert _annotations(plan, "research--main")[vocabulary.ALLOWED_RESOURCES] == "nvidia.com/gpu,nvidia.com/gpu.shared"
 
 
 def test_a_waiver_in_force_stands_on_its_part_alone(spec: Any) -> None:
@@ -517,8 +516,8 @@ def test_a_waiver_in_force_stands_on_its_part_alone(spec: Any) -> None:
     )
     loaded = spec.load()
     plan = make_plan(loaded, loaded.day)
-    assert _annotations(plan, "fraud--train")[words.EXCEPTIONS] == f"ns-03={in_days(9)}"
-    assert words.EXCEPTIONS not in _annotations(plan, "fraud--serve")
+    assert _annotations(plan, "fraud--train")[vocabulary.EXCEPTIONS] == f"ns-03={in_days(9)}"
+    assert vocabulary.EXCEPTIONS not in _annotations(plan, "fraud--serve")
 
 
 def test_adoption_is_asked_for_on_the_namespaces_alone(spec: Any) -> None:

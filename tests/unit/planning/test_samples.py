@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tenancy.catalog import gpus
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import gpus, vocabulary
 from tenancy.cli import main
 from tenancy.kube.pod_templates import templates_of
 from tenancy.kube.pods import pods_of
@@ -55,7 +54,7 @@ def test_a_sample_asks_for_what_the_guards_let_through(loaded: Loaded) -> None:
                 extended = {r for r in container["resources"]["limits"] if "/" in r}
                 assert extended <= set(granted_resources(environment, tenant, namespace))
                 assert container["image"].startswith(tuple(allowed_registries(environment, tenant)))
-                assert {t["value"] for t in spec["tolerations"] if t["key"] == words.POOL} <= set(pools)
+                assert {t["value"] for t in spec["tolerations"] if t["key"] == vocabulary.POOL} <= set(pools)
 
 
 def test_a_sample_without_gpus_goes_to_no_pool(environment: Environment, fraud: Tenant) -> None:
@@ -264,7 +263,7 @@ def test_the_command_prints_template_and_pod_as_one_list(tmp_path: Path) -> None
 
 def _nodes_of(environment: Environment, sample_object: Any) -> int:
     """GPUs of a node of the pool that a sample names."""
-    pool = _pod_spec(sample_object)["nodeSelector"][words.POOL]
+    pool = _pod_spec(sample_object)["nodeSelector"][vocabulary.POOL]
     return environment.flavors_of(pool)["a100"]
 
 

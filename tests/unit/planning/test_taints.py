@@ -13,7 +13,7 @@ import pytest
 
 from bench.generate import generate
 from tenancy import planning
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.planning.aws.addons import AddOn
 from tenancy.planning.common import pools as plan_pools
 from tenancy.planning.common.charts import HelmChart
@@ -178,9 +178,9 @@ def with_spare(small: SpecFolder, restricted: bool, others: bool) -> Case:
 
 
 BORN_WITH = {
-    f"plan cluster groups [spare] labels {words.TENANT}",
-    f"plan platform services nodes [NodePool/spare] spec template metadata labels {words.TENANT}",
-    *(f"lab [Node/spare-{n}] metadata labels {words.TENANT}" for n in (0, 1)),
+    f"plan cluster groups [spare] labels {vocabulary.TENANT}",
+    f"plan platform services nodes [NodePool/spare] spec template metadata labels {vocabulary.TENANT}",
+    *(f"lab [Node/spare-{n}] metadata labels {vocabulary.TENANT}" for n in (0, 1)),
 }
 """By which pods of a tenant with dedicated nodes find them."""
 OF_THE_POOL = {
@@ -199,10 +199,10 @@ OF_THE_BILL = {
 OF_THE_SAMPLES = {
     "sample fraud--train/a100 spec tolerations",
     # The first pool by name that admits the tenant.
-    f"sample research--main/a100 spec nodeSelector {words.POOL}",
+    f"sample research--main/a100 spec nodeSelector {vocabulary.POOL}",
 }
 OF_ITS_TENANT = {
-    f"plan tenants [fraud] namespaces [{name}] meta annotations {words.ALLOWED_POOLS}"
+    f"plan tenants [fraud] namespaces [{name}] meta annotations {vocabulary.ALLOWED_POOLS}"
     for name in ("fraud--train", "fraud--serve")
 }
 OF_THE_PLATFORM = {
@@ -229,24 +229,24 @@ def test_each_of_them_gets_the_pools_taint_and_loses_nothing(spec: SpecFolder) -
     before, after = (facts(*with_spare(spec, restricted, others=False)) for restricted in (False, True))
     for path in OF_THE_POOL:
         added = [taint for taint in after[path] if taint not in before[path]]
-        assert [(taint["key"], taint["value"]) for taint in added] == [(words.POOL, "spare")], path
+        assert [(taint["key"], taint["value"]) for taint in added] == [(vocabulary.POOL, "spare")], path
         assert [taint for taint in after[path] if taint in before[path]] == list(before[path]), path
     for path in OF_ITS_TENANT:
         assert (before[path], after[path]) == ("", "spare"), path
     for path in OF_THE_PLATFORM:
         added = [toleration for toleration in after[path] if toleration not in before[path]]
-        assert added == [{"key": words.POOL, "operator": "Exists", "effect": "NoSchedule"}], path
+        assert added == [{"key": vocabulary.POOL, "operator": "Exists", "effect": "NoSchedule"}], path
 
 
 def test_a_pool_that_changes_hands_changes_no_toleration_of_the_platform(spec: SpecFolder) -> None:
     environment, tenants = with_spare(spec, restricted=True, others=True)
     spare = environment.pools["spare"].model_copy(update={"tenants": ("research",)})
     changed_environment = environment.model_copy(update={"pools": {**environment.pools, "spare": spare}})
-    research_fact = f"plan tenants [research] namespaces [research--main] meta annotations {words.ALLOWED_POOLS}"
+    research_fact = f"plan tenants [research] namespaces [research--main] meta annotations {vocabulary.ALLOWED_POOLS}"
     samples = {
         f"sample {where}/a100 spec {field}"
         for where in ("fraud--train", "research--main")
-        for field in ("tolerations", f"nodeSelector {words.POOL}")
+        for field in ("tolerations", f"nodeSelector {vocabulary.POOL}")
     }
     queues = {
         OF_OTHERS_QUEUES,
@@ -399,7 +399,9 @@ def _tolerated(tolerations_value: Any, key: str, effect: str) -> bool:
 
 def test_nodes_have_the_taints_that_their_pools_say(case: Case) -> None:
     environment, tenants = case
-    closed = {(words.POOL, "NoSchedule")} if any(pool.is_restricted for pool in environment.pools.values()) else set()
+    closed = (
+        {(vocabulary.POOL, "NoSchedule")} if any(pool.is_restricted for pool in environment.pools.values()) else set()
+    )
     assert taints_on_nodes(environment, tenants) == {(GPU, "NoSchedule")} | closed
 
 
@@ -428,7 +430,7 @@ def test_the_charts_that_only_some_clusters_have_are_among_the_judged(tmp_path: 
     assert set(DAEMONSETS) <= set().union(*names.values())
 
 
-@pytest.mark.parametrize("dropped", [GPU, words.POOL])
+@pytest.mark.parametrize("dropped", [GPU, vocabulary.POOL])
 def test_a_taint_that_the_platform_forgets_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dropped: str
 ) -> None:

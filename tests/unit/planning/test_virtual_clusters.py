@@ -10,7 +10,7 @@ import yaml
 from virtual_worlds import DIGEST, ENV, FRAUD, SETTINGS, SHARED_REGISTRY, virtual
 
 from tenancy.catalog import virtual_clusters as sizes
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import Object
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.access_review import review
@@ -166,8 +166,8 @@ def test_no_object_is_the_property_of_the_control_plane(values: dict[str, Any]) 
 def test_the_control_plane_queues_and_is_charged(values: dict[str, Any]) -> None:
     stateful = values["controlPlane"]["statefulSet"]
     assert stateful["labels"]["kueue.x-k8s.io/queue-name"] == "default"
-    assert stateful["pods"]["labels"][words.TENANT] == "fraud"
-    assert words.ENVIRONMENT not in stateful["labels"], "it is no object of ours"
+    assert stateful["pods"]["labels"][vocabulary.TENANT] == "fraud"
+    assert vocabulary.ENVIRONMENT not in stateful["labels"], "it is no object of ours"
     assert values["controlPlane"]["coredns"]["deployment"]["pods"]["labels"] == {"kueue.x-k8s.io/queue-name": "default"}
 
 
@@ -206,7 +206,7 @@ def test_it_runs_on_a_pool_of_the_tenants_alone(folder: SpecFolder) -> None:
     chart = make_plan(loaded, loaded.day).tenant("fraud").namespaces[0].chart
     assert chart
     (toleration,) = chart.values["controlPlane"]["statefulSet"]["scheduling"]["tolerations"]
-    assert (toleration["key"], toleration["value"], toleration["operator"]) == (words.POOL, "own", "Equal")
+    assert (toleration["key"], toleration["value"], toleration["operator"]) == (vocabulary.POOL, "own", "Equal")
 
 
 # Who is left on the host
@@ -258,8 +258,8 @@ def test_without_virtual_clusters_there_is_no_such_role(plan: Plan) -> None:
 
 def test_its_token_and_its_way_to_the_api_server_are_the_syncers_alone(part: NamespacePlan) -> None:
     notes = part.namespace["metadata"]["annotations"]
-    assert notes[words.TOKEN_ACCOUNTS] == "virtual-cluster"
-    assert "virtual-cluster" in notes[words.ALLOWED_ACCOUNTS].split(",")
+    assert notes[vocabulary.TOKEN_ACCOUNTS] == "virtual-cluster"
+    assert "virtual-cluster" in notes[vocabulary.ALLOWED_ACCOUNTS].split(",")
     (way,) = [o for o in part.isolation if o["metadata"]["name"] == "api-server"]
     (label_expression,) = way["spec"]["endpointSelector"]["matchExpressions"]
     assert label_expression["values"] == ["virtual-cluster"]
@@ -267,7 +267,7 @@ def test_its_token_and_its_way_to_the_api_server_are_the_syncers_alone(part: Nam
 
 def test_names_are_the_syncers_to_write_in_its_namespace_alone(virtual_plan: Plan, part: NamespacePlan) -> None:
     research_namespace = virtual_plan.tenant("research").namespaces[0]
-    key = words.ALLOWANCES
+    key = vocabulary.ALLOWANCES
     assert "synced-names" in part.namespace["metadata"]["annotations"][key].split(",")
     assert "synced-names" not in research_namespace.namespace["metadata"]["annotations"][key].split(",")
 
@@ -298,7 +298,7 @@ def test_the_review_shows_readers(loaded_virtual: Loaded) -> None:
 
 
 def test_its_namespace_enforces_restricted(part: NamespacePlan) -> None:
-    assert weak_pod_security(part.namespace["metadata"]["labels"][words.PSA_ENFORCE]) is None
+    assert weak_pod_security(part.namespace["metadata"]["labels"][vocabulary.PSA_ENFORCE]) is None
 
 
 # What cannot work together

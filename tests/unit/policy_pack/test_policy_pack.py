@@ -49,19 +49,19 @@ from pack_cases import (
 )
 from pack_worlds import judged
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.days import today
-from tenancy.check.everywhere import guard_findings
+from tenancy.check.guard_rules import guard_findings
 from tenancy.kube.objects import UNKNOWN as UNKNOWN_TEXT
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.common import pools
 from tenancy.rules import aws, nodes
 from tenancy.rules.catalogue import RULES
+from tenancy.rules.cross_object import findings_together
 from tenancy.rules.faces import with_face
-from tenancy.rules.found import Finding
+from tenancy.rules.findings import Finding
 from tenancy.rules.model import Face
 from tenancy.rules.objects import CHECKS, object_findings
-from tenancy.rules.together import findings_together
 from tenancy.spec.loader import load
 from tests.conftest import nonempty
 
@@ -174,10 +174,10 @@ def mutants_of(item: Object) -> Iterator[tuple[str, str, Object | None]]:
             "net-05",
             put(("spec", "egress", 0, "to", 0, "ipBlock", "cidr"), "169.254.169.254/32"),
         )
-    if kind == "Namespace" and words.TENANT in item["metadata"]["labels"]:
-        for key in words.COST_LABELS:
+    if kind == "Namespace" and vocabulary.TENANT in item["metadata"]["labels"]:
+        for key in vocabulary.COST_LABELS:
             yield f"without {key}", "cost-02", put(("metadata", "labels", key), None)
-        for key in (words.PSA_ENFORCE, words.PSA_VERSION):
+        for key in (vocabulary.PSA_ENFORCE, vocabulary.PSA_VERSION):
             yield f"without {key}", "ns-03", put(("metadata", "labels", key), None)
     if kind == "RoleBinding":
         yield "for all", "rbac-05", put(("subjects", 0, "name"), "system:authenticated")
@@ -291,7 +291,7 @@ def test_kinds_that_are_no_objects_are_no_findings(pack: ModuleType) -> None:
 
 @pytest.mark.parametrize("kind", sorted(CHECKS))
 @pytest.mark.parametrize(
-    "inputs", [{}, {"metadata": None, "spec": None}, {"metadata": {"labels": {words.TENANT: "a"}}}]
+    "inputs", [{}, {"metadata": None, "spec": None}, {"metadata": {"labels": {vocabulary.TENANT: "a"}}}]
 )
 def test_no_kind_stumbles_over_what_is_not_there(kind: str, inputs: Object) -> None:
     list(object_findings({**inputs, "kind": kind}))
@@ -371,12 +371,15 @@ def test_what_rules_cannot_read_beside_a_release_is_named_too(pack: ModuleType) 
 
 def test_an_exception_that_the_plan_wrote_is_told_in_every_preview(pack: ModuleType) -> None:
     until = today() + dt.timedelta(days=30)
-    space = with_field(namespace("a", "a"), ("metadata", "labels", words.PSA_ENFORCE), "baseline")
-    space["metadata"]["annotations"] = {words.EXCEPTIONS: f"ns-03={until}", words.OWNER_MAIL: "jane@bank.example"}
+    space = with_field(namespace("a", "a"), ("metadata", "labels", vocabulary.PSA_ENFORCE), "baseline")
+    space["metadata"]["annotations"] = {
+        vocabulary.EXCEPTIONS: f"ns-03={until}",
+        vocabulary.OWNER_MAIL: "jane@bank.example",
+    }
     messages = judged(pack, [space, *isolation_resources("a", "a")])
     assert [text[:5] for text in messages["isolation"]] == ["ns-03"]
     planned = [
-        with_field(item, ("metadata", "labels", words.ENVIRONMENT), "bank")
+        with_field(item, ("metadata", "labels", vocabulary.ENVIRONMENT), "bank")
         for item in (space, *isolation_resources("a", "a"))
     ]
     messages = judged(pack, planned)
@@ -659,7 +662,7 @@ def test_a_taint_of_a_managed_group_has_to_be_tolerated_too() -> None:
 
 def policy(*statements: Object, tenant: str | None = None, effect: str = "Allow") -> Object:
     document = {"Version": "2012-10-17", "Statement": [{"Effect": effect, **statement} for statement in statements]}
-    tags = {words.TENANT_TAG: tenant, **dict.fromkeys(words.COST_LABELS, "x")} if tenant else {}
+    tags = {vocabulary.TENANT_TAG: tenant, **dict.fromkeys(vocabulary.COST_LABELS, "x")} if tenant else {}
     return on_aws(aws.POLICY, "p", {"policy": json.dumps(document), "tags": tags})
 
 
@@ -720,7 +723,7 @@ def test_the_account_of_a_roles_own_provider_is_its_own(pack: ModuleType) -> Non
             self.props = props
 
     statement = {"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::111122223333:root"}, "Action": "sts:AssumeRole"}
-    tags = {words.TENANT_TAG: "acme", **dict.fromkeys(words.COST_LABELS, "x")}
+    tags = {vocabulary.TENANT_TAG: "acme", **dict.fromkeys(vocabulary.COST_LABELS, "x")}
     inputs = {"assumeRolePolicy": json.dumps({"Statement": [statement]}), "tags": tags}
 
     def provider_findings(provider: Provider | None) -> list[tuple[str, str]]:
@@ -755,8 +758,8 @@ def test_what_the_product_permits_breaks_no_rule() -> None:
 
 
 def test_two_templates_of_one_tenant_may_share_a_isolation_resource() -> None:
-    fraud_tags = {"tags": {words.TENANT_TAG: "fraud"}}
-    risk_tags = {"tags": {words.TENANT_TAG: "risk"}}
+    fraud_tags = {"tags": {vocabulary.TENANT_TAG: "fraud"}}
+    risk_tags = {"tags": {vocabulary.TENANT_TAG: "risk"}}
     first, right = efa_template("a", "sg-0a"), efa_template("b", "sg-0a")
     assert findings([{**first, **fraud_tags}, {**right, **fraud_tags}]) == []
     assert [finding.rule for finding in findings([{**first, **fraud_tags}, {**right, **risk_tags}])] == ["pool-06"]

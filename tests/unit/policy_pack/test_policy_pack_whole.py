@@ -24,7 +24,7 @@ from pack_cases import (
 )
 from pack_worlds import CASES, findings_of, judged, together, worlds
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.check.judge import JUDGED
 from tenancy.kube.kinds import GROUPS, placed, ruled
 from tenancy.planning import make_plan
@@ -97,7 +97,7 @@ def test_what_is_regulated_is_asked_by_that_preset_alone(pack: ModuleType, case:
 
 def apart(**term: Any) -> Object:
     """Anti-affinity that keeps a pod of tenant a off nodes with others' pods."""
-    others = {"matchExpressions": [{"key": words.TENANT, "operator": "NotIn", "values": ["a"]}]}
+    others = {"matchExpressions": [{"key": vocabulary.TENANT, "operator": "NotIn", "values": ["a"]}]}
     affinity_term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}, "namespaceSelector": others, **term}
     return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [affinity_term]}}}
 
@@ -109,8 +109,8 @@ def apart(**term: Any) -> Object:
         (apart(topologyKey="topology.kubernetes.io/zone"), False),
         (apart(labelSelector={"matchLabels": {"app": "x"}}), False),
         (apart(namespaceSelector={}), False),
-        ({"nodeSelector": {words.TENANT: "a"}}, True),
-        ({"nodeSelector": {words.TENANT: "b"}}, False),
+        ({"nodeSelector": {vocabulary.TENANT: "a"}}, True),
+        ({"nodeSelector": {vocabulary.TENANT: "b"}}, False),
         ({}, False),
     ],
 )
@@ -142,7 +142,7 @@ def test_the_products_own_environments_are_passed_in_silence(pack: ModuleType, n
 def test_a_platform_without_tenants_is_no_tenants_program(pack: ModuleType) -> None:
     loaded = load(ROOT / "stacks" / "local")
     objects = make_plan(loaded, loaded.day).objects()
-    alone = [item for item in objects if words.TENANT not in item["metadata"]["labels"]]
+    alone = [item for item in objects if vocabulary.TENANT not in item["metadata"]["labels"]]
     assert len(alone) > 20
     assert not any(judged(pack, alone).values())
 
@@ -372,7 +372,7 @@ def test_of_two_keys_for_one_resource_none_is_taken(pack: ModuleType) -> None:
 def test_an_object_gets_the_labels_of_its_namespace(pack: ModuleType) -> None:
     quota = with_field(isolation_resources("inherit", "acme")[0], ("metadata", "labels"), None)
     _, quota_copy = mended(pack, namespace("inherit", "acme"), quota)
-    assert quota_copy["metadata"]["labels"] == {words.TENANT: "acme", **dict.fromkeys(words.COST_LABELS, "x")}
+    assert quota_copy["metadata"]["labels"] == {vocabulary.TENANT: "acme", **dict.fromkeys(vocabulary.COST_LABELS, "x")}
 
 
 @pytest.mark.parametrize(

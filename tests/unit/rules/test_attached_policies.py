@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from pack_cases import on_aws
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import UNKNOWN
 from tenancy.rules import aws
-from tenancy.rules.together import findings_together
+from tenancy.rules.cross_object import findings_together
 
 Object = dict[str, Any]
 NOT_KNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
@@ -24,12 +24,12 @@ ACCOUNT = "arn:aws:iam::111122223333:policy"
 
 def policy(name: str = "p", on: str = WHOLE_BUCKET, *actions: str, tenant: str = "") -> Object:
     statement = {"Effect": "Allow", "Action": [*(actions or ("s3:GetObject",))], "Resource": on}
-    tags = {"tags": {words.TENANT_TAG: tenant}} if tenant else {}
+    tags = {"tags": {vocabulary.TENANT_TAG: tenant}} if tenant else {}
     return on_aws(aws.POLICY, name, {"name": name, "policy": json.dumps({"Statement": [statement]}), **tags})
 
 
 def role(name: str, tenant: str | None = "acme", **more: Any) -> Object:
-    tags = {"tags": {words.TENANT_TAG: tenant}} if tenant else {}
+    tags = {"tags": {vocabulary.TENANT_TAG: tenant}} if tenant else {}
     return on_aws(aws.ROLE, name, {"name": name, **tags, **more})
 
 

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from tenancy import planning
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import collection
 from tenancy.planning.guards import guards
@@ -175,7 +175,7 @@ def test_a_label_of_the_platform_is_on_no_object_of_a_tenant() -> None:
     for kind in ("ConfigMap", "Secret", "Service", "ServiceAccount", "PersistentVolumeClaim"):
         item = {"apiVersion": "v1", "kind": kind, "metadata": {"labels": {"app": "x"}}}
         assert not refused(item)
-        assert refused({**item, "metadata": {"labels": {words.ENVIRONMENT: "local"}}})
+        assert refused({**item, "metadata": {"labels": {vocabulary.ENVIRONMENT: "local"}}})
     assert of_api("Pod") == "v1"
 
 
@@ -189,10 +189,10 @@ def test_a_claim_names_the_classes_that_the_environment_lists() -> None:
     def answers(*items: Object, **classes: tuple[str, ...]) -> list[bool]:
         return [refused(item, rule="stor-12", **classes) for item in items]
 
-    own_class, other_class, no_class = claim(words.STORAGE_CLASS), claim("fast"), claim(None)
+    own_class, other_class, no_class = claim(vocabulary.STORAGE_CLASS), claim("fast"), claim(None)
     assert answers(own_class, other_class, no_class) == [False, True, True]
     assert answers(own_class, other_class, no_class, classes=("fast", "files")) == [True, False, True]
-    dear = claim(words.STORAGE_CLASS, "io2")
+    dear = claim(vocabulary.STORAGE_CLASS, "io2")
     assert [*answers(dear), *answers(dear, attributes=("io2",))] == [True, False]
 
 
@@ -211,7 +211,10 @@ def test_the_claims_that_work_makes_are_judged_in_its_template(kind: str) -> Non
         pod = _place().pod()
         return workload(kind, {**pod, "spec": {**pod["spec"], "volumes": [volume]}})
 
-    assert [refused(work_with_claim(name), rule="stor-12") for name in (words.STORAGE_CLASS, "fast")] == [False, True]
+    assert [refused(work_with_claim(name), rule="stor-12") for name in (vocabulary.STORAGE_CLASS, "fast")] == [
+        False,
+        True,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import Any
 import judges
 import pytest
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import Object
 from tenancy.planning import make_plan
 from tenancy.planning.kubernetes.cilium import CLUSTER_POLICY
@@ -109,7 +109,7 @@ def test_a_policy_that_leaves_one_private_range_in_is_found(missing_cidr: str) -
 
     def rules_broken_by(block: Mapping[str, Any]) -> set[str]:
         spec = {"podSelector": {}, "policyTypes": ["Egress"], "egress": [{"to": [{"ipBlock": block}]}]}
-        metadata = {"name": "own", "namespace": "f--main", "labels": {words.TENANT: "f"}}
+        metadata = {"name": "own", "namespace": "f--main", "labels": {vocabulary.TENANT: "f"}}
         policy = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata, "spec": spec}
         return {finding.rule for finding in object_findings(policy)}
 

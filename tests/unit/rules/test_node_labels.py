@@ -9,7 +9,7 @@ import pytest
 from check_cases import M7I, TEAMS, flavor, home, label_guard, pod, queue
 from pack_cases import cluster_queue, group, node_pool, with_field
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import UNKNOWN
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.common.pools import MIG_CONFIG, PLUGIN_CONFIG, node_labels
@@ -17,10 +17,10 @@ from tenancy.planning.guards import guard_objects, guards
 from tenancy.planning.kubernetes.samples import sample
 from tenancy.rules import aws
 from tenancy.rules.catalogue import RULES
-from tenancy.rules.found import Finding
+from tenancy.rules.cross_object import findings_together
+from tenancy.rules.findings import Finding
 from tenancy.rules.levels import PolicyPreset, RuleLevel, level_of
 from tenancy.rules.nodes import PLACE, PLACING
-from tenancy.rules.together import findings_together
 from tenancy.spec.loader import Loaded, load
 from tenancy.verify.attacks import Scene
 
@@ -54,7 +54,7 @@ def test_every_label_that_a_flavor_or_the_topology_chooses_nodes_by_is_kept(plan
             selecting_labels |= {*item["spec"].get("nodeLabels", {})}
         elif item["kind"] == "Topology":
             selecting_labels |= {level["nodeLabel"] for level in item["spec"]["levels"]}
-    assert words.POOL in selecting_labels
+    assert vocabulary.POOL in selecting_labels
     assert {label for label in selecting_labels if not is_kept(label)} == set()
 
 
@@ -98,7 +98,7 @@ def given_texts(*items: Object) -> list[str]:
 def tenant_pod(tenant: str, **spec: Any) -> Object:
     """A pod of a tenant's."""
     item = pod(**spec)
-    return {**item, "metadata": {**item["metadata"], "namespace": tenant, "labels": {words.TENANT: tenant}}}
+    return {**item, "metadata": {**item["metadata"], "namespace": tenant, "labels": {vocabulary.TENANT: tenant}}}
 
 
 def pool(labels: Any = None, name: str = "p") -> Object:

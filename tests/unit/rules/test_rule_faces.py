@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from tenancy import planning
-from tenancy.check.everywhere import guard_rules
+from tenancy.check.guard_rules import guard_rules
 from tenancy.check.judge import JUDGED, judge
 from tenancy.check.reader import FilePosition as Where
 from tenancy.check.reader import Manifests
@@ -24,7 +24,7 @@ from tenancy.rules import catalogue, faces, objects
 from tenancy.rules.attacks import Request
 from tenancy.rules.catalogue import RULES
 from tenancy.rules.faces import checked_in_files, checked_on_objects, faces_of, with_face
-from tenancy.rules.found import Finding
+from tenancy.rules.findings import Finding
 from tenancy.rules.model import Face, Rule
 from tenancy.spec.fields.environment import Environment
 from tenancy.verify.attacks import Attack

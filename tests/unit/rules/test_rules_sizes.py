@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from tenancy.catalog import sizes
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import sizes, vocabulary
 from tenancy.check import judge
 from tenancy.rules.attacks import ABSENT, differences, put
 from tenancy.rules.workloads import workload
@@ -18,7 +17,7 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 POD = {
     "apiVersion": "v1",
     "kind": "Pod",
-    "metadata": {"name": "p", "labels": {words.TENANT: "fraud"}, "annotations": {"note": "x"}},
+    "metadata": {"name": "p", "labels": {vocabulary.TENANT: "fraud"}, "annotations": {"note": "x"}},
     "spec": {
         "containers": [{"name": "c", "image": "i", "startupProbe": PROBE, "env": [{"name": "NOTE", "value": "x"}]}],
         "affinity": {"podAntiAffinity": {PREFERRED: [TERM] * sizes.AFFINITY_TERMS}},
@@ -28,10 +27,10 @@ POD = {
 SERVICE = {
     "apiVersion": "v1",
     "kind": "Service",
-    "metadata": {"name": "s", "labels": {words.TENANT: "fraud"}},
+    "metadata": {"name": "s", "labels": {vocabulary.TENANT: "fraud"}},
     "spec": {"clusterIP": "None"},
 }
-CONFIG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "labels": {words.TENANT: "fraud"}}}
+CONFIG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "labels": {vocabulary.TENANT: "fraud"}}}
 TOO_MANY_ANNOTATIONS = {f"note-{number}": "x" for number in range(sizes.KEYS + 1)}
 CASES = [
     ("avail-01", POD, "/spec/terminationGracePeriodSeconds", 601),
@@ -60,12 +59,15 @@ def broken_rules(item: dict[str, Any]) -> set[str]:
 def test_a_manifest_that_a_guard_would_refuse_is_found_before(rule: str, good: Any, at: str, bad: Any) -> None:
     assert broken_rules(good) == set()
     assert broken_rules(put(good, at, bad)) == {rule}
-    assert broken_rules(put(put(good, at, bad), f"/metadata/labels/{words.TENANT.replace('/', '~1')}", ABSENT)) == set()
+    assert (
+        broken_rules(put(put(good, at, bad), f"/metadata/labels/{vocabulary.TENANT.replace('/', '~1')}", ABSENT))
+        == set()
+    )
 
 
 @pytest.mark.parametrize("kind", ["Job", "CronJob", "Deployment"])
 def test_a_template_is_judged_like_a_pod(kind: str) -> None:
-    valid_item = put(workload(kind, POD), "/metadata/labels", {words.TENANT: "fraud"})
+    valid_item = put(workload(kind, POD), "/metadata/labels", {vocabulary.TENANT: "fraud"})
     at = "/spec/jobTemplate/spec/template" if kind == "CronJob" else "/spec/template"
     assert broken_rules(valid_item) == set()
     for rule, _, field, bad in CASES[:10]:

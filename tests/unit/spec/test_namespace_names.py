@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tenancy import planning
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import Object
 from tenancy.planning import make_plan
 from tenancy.planning.access_review import review
@@ -65,7 +65,7 @@ def test_every_object_of_a_namespace_is_in_it_and_has_its_tenants_label(spec: Sp
         for space in tenant.namespaces:
             for item in (*space.isolation, *space.access):
                 assert item["metadata"]["namespace"] == space.name, item["kind"]
-                assert item["metadata"]["labels"][words.TENANT] == tenant.name, item["kind"]
+                assert item["metadata"]["labels"][vocabulary.TENANT] == tenant.name, item["kind"]
 
 
 def test_the_access_review_names_the_namespaces_of_the_cluster(spec: SpecFolder) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.planning.aws.documents import Document, deny
 from tenancy.planning.aws.kinds.kind import AwsKind, PolicyType, ResourceGrant, only_its_own
 from tenancy.planning.common import names
@@ -28,7 +28,7 @@ SQS_QUEUES = AwsKind(
     service="sqs",
     path="{name}",
     name=names.tenant_queue,
-    boundary=("Queues", lambda environment: f"{environment.cluster.name}{words.SEPARATOR}*"),
+    boundary=("Queues", lambda environment: f"{environment.cluster.name}{vocabulary.SEPARATOR}*"),
     requests={"send": "sqs:SendMessage", "receive": "sqs:ReceiveMessage"},
     pods=ResourceGrant("UseQueues", USE, "sends and receives"),
     policy=PolicyType("sqs/queuePolicy:QueuePolicy", "queueUrl", _policy),

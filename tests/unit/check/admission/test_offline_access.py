@@ -12,7 +12,7 @@ from tenancy import planning
 from tenancy.check.admission import bootstrap
 from tenancy.check.admission.access import Attributes, Authorizer, authenticated
 from tenancy.check.admission.cluster import ClusterObjects
-from tenancy.check.admission.identities import PLATFORM, UnknownIdentityError, identity, maker
+from tenancy.check.admission.identities import PLATFORM, UnknownIdentityError, identity, workload_creator
 from tenancy.check.admission.nodes import restriction
 from tenancy.check.admission.requests import AdmissionRequest, Identity, Operation
 from tenancy.cluster import denial
@@ -329,7 +329,7 @@ def test_a_kubelet_writes_its_own_node_without_reserved_labels_and_taints(
 def test_people_are_known_by_role_group_and_name() -> None:
     cluster, group = world("local")
     developer = identity(cluster, "developer", "fraud--train")
-    assert developer == maker(cluster, "fraud--train")
+    assert developer == workload_creator(cluster, "fraud--train")
     assert set(developer.groups) == {"fraud-engineers", "system:authenticated"}
     assert "researchers" in identity(cluster, "researchers", "fraud--train").groups
     assert identity(cluster, "jane@bank.example", "fraud--train").username == "jane@bank.example"
@@ -344,6 +344,6 @@ def test_people_are_known_by_role_group_and_name() -> None:
 )
 def test_an_unknown_person_is_named_with_what_there_is(person: str, change: str) -> None:
     cluster, _ = world("local")
-    with pytest.raises(UnknownIdentityError, match="rule: a role of the namespace, or a user or group") as error:
+    with pytest.raises(UnknownIdentityError, match="rule: a role of the namespace, platform, a user or group") as error:
         identity(cluster, person, "fraud--train")
     assert change in str(error.value)

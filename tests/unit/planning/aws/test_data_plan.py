@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.planning.aws import iam_roles, platform_plan
 from tenancy.planning.aws.documents import Document, length
 from tenancy.planning.aws.platform_models import BucketPlan, DataPlan
@@ -359,7 +359,7 @@ def test_a_provider_for_each_forge_but_those_that_are_there(plan_of: Planned) ->
 
 def test_the_account_that_pays_activates_every_tag_that_a_tenants_things_carry(plan_of: Planned) -> None:
     plan = plan_of(**{"management-account": True}, tenants=(FRAUD,))
-    assert set(plan.cost_tags) >= {words.TENANT_TAG, *words.COST_LABELS}
+    assert set(plan.cost_tags) >= {vocabulary.TENANT_TAG, *vocabulary.COST_LABELS}
     assert len(set(plan.cost_tags)) == len(plan.cost_tags)
     assert plan_of(tenants=(FRAUD,)).cost_tags == (), "another account's to activate"
 

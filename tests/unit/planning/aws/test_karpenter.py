@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.planning.aws.identity import key_alias
 from tenancy.planning.aws.karpenter import karpenter_objects
 from tenancy.planning.aws.node_config import user_data
@@ -117,9 +117,9 @@ def test_every_object_carries_the_platforms_labels_and_its_pools_name(small: dic
     for item in nonempty(Cluster(small, SERVE).objects):
         assert item["metadata"]["name"] == "pool"
         assert item["metadata"]["labels"] == {
-            words.MANAGED_BY: words.PRODUCT,
-            words.ENVIRONMENT: "small",
-            words.POOL: "pool",
+            vocabulary.MANAGED_BY: vocabulary.PRODUCT,
+            vocabulary.ENVIRONMENT: "small",
+            vocabulary.POOL: "pool",
         }
 
 
@@ -259,10 +259,10 @@ def test_a_first_card_without_efa_gets_none(small: dict[str, Any]) -> None:
 def test_nodes_are_born_with_the_labels_and_taints_of_their_pool(small: dict[str, Any]) -> None:
     template = Cluster(small, SPOT).node_pool["template"]
     labels = template["metadata"]["labels"]
-    assert labels[words.POOL] == "pool"
+    assert labels[vocabulary.POOL] == "pool"
     assert labels["nvidia.com/device-plugin.config"] == "pool", "the operator would not know how to share the GPUs"
     assert "node.kubernetes.io/instance-type" not in labels, "Karpenter sets it from the requirements"
-    assert {taint["key"] for taint in template["spec"]["taints"]} == {"nvidia.com/gpu", words.POOL}
+    assert {taint["key"] for taint in template["spec"]["taints"]} == {"nvidia.com/gpu", vocabulary.POOL}
 
 
 def test_no_training_run_is_ended_by_age_or_to_pack_nodes_more_tightly(small: dict[str, Any]) -> None:

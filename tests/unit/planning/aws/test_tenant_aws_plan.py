@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tenancy import planning
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.planning.aws import iam_roles, tenant_plan
 from tenancy.planning.aws.documents import Document
 from tenancy.planning.aws.platform_plan import data_plan
@@ -97,7 +97,7 @@ def test_pods_of_one_namespace_and_service_account_of_this_cluster_take_it(fraud
 
 def test_an_association_leads_from_that_service_account_to_that_role(fraud: TenantAwsPlan) -> None:
     assert [(a.namespace, a.service_account, a.role) for a in fraud.associations] == [
-        ("fraud--train", words.WORKLOAD_ACCOUNT, fraud.roles[0].arn),
+        ("fraud--train", vocabulary.WORKLOAD_ACCOUNT, fraud.roles[0].arn),
         ("fraud--serve", "scorer", fraud.roles[1].arn),
     ]
     assert {a.cluster for a in fraud.associations} == {CLUSTER}
@@ -371,7 +371,7 @@ def test_shared_repositories_are_read(on_aws: MakeEnvironment) -> None:
     (pull_statement,) = [s for s in statements(plan.roles[-1]) if s["Sid"] == "PullShared"]
     assert pull_statement["Resource"] == f"arn:aws:ecr:{REGION}:{ACCOUNT}:repository/small/shared/*"
     assert "ecr:PutImage" not in pull_statement["Action"]
-    assert "shared" in words.RESERVED_NAMES, "no tenant is called so"
+    assert "shared" in vocabulary.RESERVED_NAMES, "no tenant is called so"
 
 
 # Its pipeline
@@ -452,8 +452,8 @@ def test_everything_carries_the_tenants_cost_vocabulary(on_aws: MakeEnvironment)
     assert len(kinds) == 10, kinds
     for resource in nonempty(plan.resources()):
         tags = resource.tags  # ty: ignore[unresolved-attribute]
-        assert tags[words.TENANT_TAG] == "fraud"
-        assert set(words.COST_LABELS) <= set(tags), type(resource).__name__
+        assert tags[vocabulary.TENANT_TAG] == "fraud"
+        assert set(vocabulary.COST_LABELS) <= set(tags), type(resource).__name__
         assert (tags["team"], tags["department"], tags["cost-center"], tags["product"], tags["env"]) == (
             "fraud-detection",
             "risk",
@@ -469,8 +469,8 @@ def test_tags_say_what_the_namespaces_labels_say(on_aws: MakeEnvironment) -> Non
     assert aws
     labels = {space.name: space.namespace["metadata"]["labels"] for space in plan.tenant("fraud").namespaces}
     for association in aws.associations:
-        same = {key: labels[association.namespace][key] for key in words.COST_LABELS}
-        assert {key: association.tags[key] for key in words.COST_LABELS} == same
+        same = {key: labels[association.namespace][key] for key in vocabulary.COST_LABELS}
+        assert {key: association.tags[key] for key in vocabulary.COST_LABELS} == same
     assert {a.tags["tier"] for a in aws.associations} == {"batch", "production"}
 
 
@@ -546,7 +546,7 @@ def test_a_shared_role_is_for_one_service_account_of_this_cluster(on_aws: MakeEn
     assert statement["Principal"] == {"Service": "pods.eks.amazonaws.com"}
     equal = statement["Condition"]["StringEquals"]
     assert equal["aws:RequestTag/eks-cluster-arn"] == CLUSTER_ARN
-    assert equal["aws:RequestTag/kubernetes-service-account"] == words.WORKLOAD_ACCOUNT
+    assert equal["aws:RequestTag/kubernetes-service-account"] == vocabulary.WORKLOAD_ACCOUNT
 
 
 def test_a_pipeline_has_a_role_of_its_own_all_the_same(on_aws: MakeEnvironment) -> None:

@@ -18,7 +18,7 @@ from grafana_foundation_sdk.cog import plugins
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.lab import prometheus, tools
 from tenancy.planning.aws.prices import node_prices
 from tenancy.planning.observability import dashboards
@@ -139,7 +139,7 @@ def test_every_metric_is_one_that_an_exporter_publishes(boards: dict[str, Any]) 
 def test_a_tenants_dashboard_asks_for_its_own_queues_and_namespaces_alone(boards: dict[str, Any], bank: Loaded) -> None:
     for tenant in nonempty(bank.tenants):
         own_names = {tenant.namespace_name(part) for part in tenant.namespaces}
-        own_names |= {words.derived_name(tenant.tenant, tier) for tier in tenant.tiers}
+        own_names |= {vocabulary.derived_name(tenant.tenant, tier) for tier in tenant.tiers}
         for query in queries(boards[tenant.tenant]).values():
             matchers = re.findall(r'(?:cluster_queue|exported_namespace|namespace)=~"([^"]*)"', query)
             assert matchers, query
@@ -184,7 +184,7 @@ def test_a_config_map_carries_the_same_dashboard_for_the_sidecar(boards: dict[st
     tenant = next(tenant for tenant in bank.tenants if tenant.tenant == "fraud")
     item = dashboards.config_map(bank.environment, tenant, boards["fraud"])
     assert item["metadata"]["labels"]["grafana_dashboard"] == "1"
-    assert item["metadata"]["labels"][words.TENANT] == "fraud"
+    assert item["metadata"]["labels"][vocabulary.TENANT] == "fraud"
     (text,) = item["data"].values()
     assert json.loads(text) == boards["fraud"]
 

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.bandwidth import GIGABITS
 from tenancy.catalog.instances import INSTANCES
 from tenancy.catalog.versions import COST_CHARTS
@@ -532,7 +532,7 @@ def test_kubecost_gets_the_price_of_a_gpu_where_there_is_one(
 
 def test_kubecost_finds_each_of_its_concepts_among_our_labels(spec: SpecFolder) -> None:
     label_mapping = kubecost_values(spec.load().environment)["kubecostProductConfigs"]["labelMappingConfigs"]
-    assert set(label_mapping.values()) <= set(words.COST_LABELS)
+    assert set(label_mapping.values()) <= set(vocabulary.COST_LABELS)
 
 
 def test_the_page_on_kubecost_installs_the_pinned_chart() -> None:

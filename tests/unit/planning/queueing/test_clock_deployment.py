@@ -16,7 +16,7 @@ import yaml
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.exporters import CLOCK_LAST_ROUND
 from tenancy.clock.controller import ClockRefused
 from tenancy.clock.health import LATE_SECONDS, Health
@@ -64,14 +64,14 @@ def test_an_image_is_named_by_digest_and_only_with_a_clock(spec: SpecFolder) -> 
 
 
 def test_its_pods_are_as_pod_security_restricted_asks(loaded: Loaded) -> None:
-    pod = clock_objects(loaded)["Deployment", words.CLOCK]["spec"]["template"]["spec"]
+    pod = clock_objects(loaded)["Deployment", vocabulary.CLOCK]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     locked = container["securityContext"]
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert (locked["runAsNonRoot"], locked["allowPrivilegeEscalation"]) == (True, False)
     assert (locked["capabilities"], locked["readOnlyRootFilesystem"]) == ({"drop": ["ALL"]}, True)
     assert container["resources"].keys() == {"requests", "limits"}
-    assert pod["serviceAccountName"] == words.CLOCK
+    assert pod["serviceAccountName"] == vocabulary.CLOCK
 
 
 def test_files_of_many_tenants_are_in_as_many_config_maps_as_they_need(

@@ -15,8 +15,7 @@ import judges
 import pytest
 
 from tenancy import planning
-from tenancy.catalog import boards
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import boards, vocabulary
 from tenancy.catalog.controllers import QUEUE as LABEL
 from tenancy.kube.objects import Object
 from tenancy.kube.quantities import parse
@@ -162,9 +161,9 @@ def test_a_second_tier_is_one_queue_more_and_renames_none(spec: SpecFolder) -> N
 def test_only_the_tenants_own_namespaces_may_use_its_queues(plan: Plan) -> None:
     for tenant in nonempty(plan.tenants):
         for queue in (o for o in tenant.queues if o["kind"] == "ClusterQueue"):
-            assert queue["spec"]["namespaceSelector"] == {"matchLabels": {words.TENANT: tenant.name}}
+            assert queue["spec"]["namespaceSelector"] == {"matchLabels": {vocabulary.TENANT: tenant.name}}
         for space in tenant.namespaces:
-            assert space.namespace["metadata"]["labels"][words.TENANT] == tenant.name
+            assert space.namespace["metadata"]["labels"][vocabulary.TENANT] == tenant.name
 
 
 def test_names_are_as_long_as_a_label_may_be_and_never_meet() -> None:
@@ -172,7 +171,7 @@ def test_names_are_as_long_as_a_label_may_be_and_never_meet() -> None:
     tiers = ["a", "b", "a-b", "b-a", "r" * 31]
     queue_names = {(tenant, tier): queue_name(tenant, tier) for tenant, tier in product(parts, tiers)}
     assert len(set(queue_names.values())) == len(queue_names)
-    assert max(map(len, queue_names.values())) == words.LABEL_LENGTH
+    assert max(map(len, queue_names.values())) == vocabulary.LABEL_LENGTH
     cohorts = [ROOT, *(department_cohort(name) for name in parts), *(tenant_cohort(name) for name in parts)]
     assert len(set(cohorts)) == len(cohorts)
 
@@ -681,7 +680,7 @@ def test_a_flavor_is_a_pool_with_its_taints_tolerated(plan: Plan, environment: E
     assert flavors_by_name.pop(ANY_POOL)["spec"] == {}, "with labels it would send pods without a GPU to GPU nodes"
     for name, flavor in flavors_by_name.items():
         taints = node_taints(name, environment.pools[name])
-        assert flavor["spec"]["nodeLabels"] == {words.POOL: name}
+        assert flavor["spec"]["nodeLabels"] == {vocabulary.POOL: name}
         assert flavor["spec"]["nodeTaints"] == taints
         assert flavor["spec"]["tolerations"] == [{"operator": "Equal", **taint} for taint in taints]
 
@@ -769,7 +768,7 @@ def test_a_pool_has_a_topology_of_the_layers_that_its_nodes_tell(
     plan = plan_of(spec)
     assert set(if_any(plan, "Topology")) == ({TOPOLOGIES[layers]} if layers else set())
     (node, _) = [item for item in fake_nodes(spec.load().environment) if item["metadata"]["name"].startswith("far-")]
-    layer_labels = {label for label in node["metadata"]["labels"] if label.startswith(words.NETWORK_LAYER)}
+    layer_labels = {label for label in node["metadata"]["labels"] if label.startswith(vocabulary.NETWORK_LAYER)}
     assert len(layer_labels) == layers
     for topology in if_any(plan, "Topology").values():
         assert {level["nodeLabel"] for level in topology["spec"]["levels"]} == layer_labels | {"kubernetes.io/hostname"}
@@ -818,7 +817,7 @@ def test_every_priority_class_has_a_twin_for_queued_work(plan: Plan, environment
 def test_every_namespace_has_a_queue_for_work_that_names_none(plan: Plan) -> None:
     for tenant in nonempty(plan.tenants):
         for space in tenant.namespaces:
-            assert words.DEFAULT_QUEUE in local(plan, space.name)
+            assert vocabulary.DEFAULT_QUEUE in local(plan, space.name)
 
 
 def test_a_namespaces_queues_lead_to_its_own_tier(spec: SpecFolder) -> None:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 
-from tenancy.catalog import gpus
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import gpus, vocabulary
 from tenancy.catalog.exporters import QUEUE_NAME
 from tenancy.kube.objects import UNKNOWN, as_list, get_path, labels_of, name_of
 from tenancy.kube.quantities import parse_or_zero, write
 from tenancy.kube.quota_tree import stored_quotas
-from tenancy.rules.found import Finding, Object
+from tenancy.rules.cross_object_nodes import pool_labels
+from tenancy.rules.findings import Finding, Object
 from tenancy.rules.index import Index, has_pairs, own_name, pairs_of, tenant_label
 from tenancy.rules.nodes import NODE_POOL, OF_KARPENTER
-from tenancy.rules.nodes_together import pool_labels
 from tenancy.rules.owned import plain_value
 from tenancy.rules.queues import cohort_of
 
@@ -52,9 +51,9 @@ def _leads(index: Index) -> Iterator[Finding]:
         return
     for name, space in sorted(index.spaces.items()) if "LocalQueue" not in index.blurred else ():
         called = sorted(own_name(item) for item in index.within(name, "LocalQueue"))
-        if words.DEFAULT_QUEUE not in called:
+        if vocabulary.DEFAULT_QUEUE not in called:
             queue_text = f"LocalQueue {', '.join(called)}" if called else "no LocalQueue"
-            yield Finding("kueue-20", name_of(space), f"{queue_text}, and none is named {words.DEFAULT_QUEUE}")
+            yield Finding("kueue-20", name_of(space), f"{queue_text}, and none is named {vocabulary.DEFAULT_QUEUE}")
 
 
 def _members(index: Index) -> Iterator[Finding]:
@@ -162,7 +161,7 @@ def _shared_fair_shares(index: Index) -> Iterator[Finding]:
                     for key, amount in pairs_of(get_path(item, "spec", "hard")).items()
                     if str(key).endswith(gpus.SHARED) and parse_or_zero(amount)
                 }
-                pools = get_path(space, "metadata", "annotations", words.ALLOWED_POOLS) or ""
+                pools = get_path(space, "metadata", "annotations", vocabulary.ALLOWED_POOLS) or ""
                 for resource in claims:
                     for pool in sorted(pools.split(",")):
                         users.setdefault(f"{resource} {pool}".strip(), {}).setdefault(index.tenant_of[name], item)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.kube.objects import get_path, name_of
 from tenancy.rules.model import RULES_BY_ID
 
@@ -40,5 +40,5 @@ class Finding:
 
 def finding_on(item: Object, rule: str, detail: str) -> Finding:
     """A finding on an object, with advice in the words of its manifest if no spec file describes it."""
-    is_managed = get_path(item, "metadata", "labels", words.ENVIRONMENT)
+    is_managed = get_path(item, "metadata", "labels", vocabulary.ENVIRONMENT)
     return Finding(rule, name_of(item), detail, "" if is_managed else RULES_BY_ID[rule].fix_of_object)

@@ -13,7 +13,7 @@ from tenancy.kube.quota_tree import stored_quotas
 from tenancy.kube.selectors import meets_requirement
 from tenancy.kube.tolerations import tolerates
 from tenancy.rules import aws
-from tenancy.rules.found import Finding, Object
+from tenancy.rules.findings import Finding, Object
 from tenancy.rules.index import Index, has_pairs, own_name, pairs_of, tenant_label
 from tenancy.rules.nodes import NODE_POOL, pool_gpus
 from tenancy.rules.owned import plain_value

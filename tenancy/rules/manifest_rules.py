@@ -7,14 +7,13 @@ from typing import Any
 
 import yaml
 
-from tenancy.catalog import boards
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import boards, vocabulary
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.kube.kinds import GROUPS
 from tenancy.kube.objects import UNKNOWN, as_list, get_path, name_of
 from tenancy.kube.pod_templates import BUILT_IN, templates_of
 from tenancy.rules import nodes, objects, queues
-from tenancy.rules.found import Finding, Given, Object, finding_on
+from tenancy.rules.findings import Finding, Given, Object, finding_on
 from tenancy.rules.nodes import shared_without_a_name
 from tenancy.rules.pod_security import fields_that_give_root_on_node
 
@@ -29,7 +28,7 @@ RENDERED = "rendered"
 
 def _workload(item: Object) -> Given:
     """pod-02."""
-    if not get_path(item, "metadata", "labels", words.TENANT):
+    if not get_path(item, "metadata", "labels", vocabulary.TENANT):
         return
     if problems := [
         str(refused_field)
@@ -107,7 +106,12 @@ def _release(item: Object) -> Given:
         for name, config in _configurations(get_path(item, "values", "migManager", "config", "data")):
             yield from _layouts(f"migManager.config.data.{name}", config)
     judged = nodes.is_operator(item) or chart.startswith(queues.CHART)
-    if chart and not judged and get_path(item, "metadata", "labels", words.TENANT) and item.get(RENDERED) is not True:
+    if (
+        chart
+        and not judged
+        and get_path(item, "metadata", "labels", vocabulary.TENANT)
+        and item.get(RENDERED) is not True
+    ):
         reason = f" ({item[RENDERED]})" if item.get(RENDERED) else ""
         yield "seen-01", f"chart {item.get('chart')}{reason}; to check them: {_rendering(item)}"
 

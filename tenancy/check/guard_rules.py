@@ -16,11 +16,11 @@ from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from typing import Any
 
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import vocabulary
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.check.admission.cel import EvaluationError, Evaluator, variables_in
 from tenancy.check.admission.cluster import ClusterObjects
-from tenancy.check.admission.defaults import MAPS, decoded, defaulted, managed
+from tenancy.check.admission.defaults import MAPS, add_managed_fields, decode, set_defaults
 from tenancy.check.admission.policies import all_hold, evaluator_of
 from tenancy.check.admission.requests import AUTHENTICATED, Identity, creation, unreadable
 from tenancy.check.blame import SOME_IMAGE, fields_at_fault
@@ -29,7 +29,7 @@ from tenancy.kube.objects import UNKNOWN, Object, as_list, get_path, name_of
 from tenancy.kube.pod_templates import PodTemplate, templates_of
 from tenancy.planning.guards import guards_of_objects
 from tenancy.planning.guards.admission_policy import Guard
-from tenancy.rules.found import UNREADABLE, Finding, finding_on
+from tenancy.rules.findings import UNREADABLE, Finding, finding_on
 from tenancy.rules.model import FEWEST
 
 _WIDEST_FACTS = replace(
@@ -39,7 +39,7 @@ _WIDEST_FACTS = replace(
     devices_by_claim=True,
     virtual_clusters=True,
     frameworks=tuple(FRAMEWORKS[kind] for kind in sorted(FRAMEWORKS)),
-    claim_classes=(words.STORAGE_CLASS,),
+    claim_classes=(vocabulary.STORAGE_CLASS,),
 )
 _PERSON = Identity("person", (AUTHENTICATED,))
 _PLATFORM = Identity("person", (AUTHENTICATED, FEWEST.platform_group, _WIDEST_FACTS.platform_group))
@@ -47,21 +47,21 @@ _PLATFORM = Identity("person", (AUTHENTICATED, FEWEST.platform_group, _WIDEST_FA
 _BY_EITHER = frozenset({"id-01"})
 """Rules on what the platform writes without such a label too, in namespaces that it did not make."""
 _OPEN = frozenset(
-    {words.ALLOWED_ACCOUNTS, words.TOKEN_ACCOUNTS, words.ALLOWED_POOLS, words.ALLOWED_PRIORITIES}
-    | {words.ALLOWED_DEVICE_CLASSES, words.OWN_LABELS}
-    | {words.ALLOWED_REGISTRIES, words.ALLOWED_RESOURCES, words.ALLOWED_QUEUES}
+    {vocabulary.ALLOWED_ACCOUNTS, vocabulary.TOKEN_ACCOUNTS, vocabulary.ALLOWED_POOLS, vocabulary.ALLOWED_PRIORITIES}
+    | {vocabulary.ALLOWED_DEVICE_CLASSES, vocabulary.OWN_LABELS}
+    | {vocabulary.ALLOWED_REGISTRIES, vocabulary.ALLOWED_RESOURCES, vocabulary.ALLOWED_QUEUES}
 )
 """Lists of the namespace that may contain any name."""
 _CLOSED: Mapping[str, str] = {
-    words.ALLOWED_RUNTIMES: words.SANDBOX_CLASS,
-    words.ALLOWANCES: ",".join(allowance.value for allowance in words.Allowance),
+    vocabulary.ALLOWED_RUNTIMES: vocabulary.SANDBOX_CLASS,
+    vocabulary.ALLOWANCES: ",".join(allowance.value for allowance in vocabulary.Allowance),
 }
 """Lists of the namespace with all that they may contain."""
 _READ = re.compile(r"""annotations\[\?["']([^"']+)["']\]""")
 _WORD = re.compile(r"\w+")
 _READABLE = (
-    f'namespaceObject.metadata.labels["{words.TENANT}"]',
-    f'"{words.TENANT}" in namespaceObject.metadata.labels',
+    f'namespaceObject.metadata.labels["{vocabulary.TENANT}"]',
+    f'"{vocabulary.TENANT}" in namespaceObject.metadata.labels',
     "namespaceObject.metadata.name",
     "namespaceObject.metadata.?annotations[?",
 )
@@ -175,7 +175,9 @@ def guard_findings(
     waits: set[str] = set()
     for item in items:
         space = spaces.get(str(get_path(item, "metadata", "namespace")))
-        tenants = [get_path(labelled_object, "metadata", "labels", words.TENANT) for labelled_object in (space, item)]
+        tenants = [
+            get_path(labelled_object, "metadata", "labels", vocabulary.TENANT) for labelled_object in (space, item)
+        ]
         tenant = tenants[0] or tenants[1]
         if tenant and name_of(item) in decided:
             _read(item)
@@ -291,13 +293,13 @@ class _Question:
 
     def __post_init__(self) -> None:
         group = group_of(self.item)
-        self.item = defaulted(decoded(_converted(self.item), group), group)
+        self.item = set_defaults(decode(_converted(self.item), group), group)
 
     def spaces(self) -> tuple[_AssumedNamespace, _AssumedNamespace, bool]:
         """The namespace with the fewest and with the most that it may permit, and whether its lists are known."""
         metadata = json.loads(self.space) if self.space else {}
-        labels = {words.TENANT: self.tenant, **(metadata.get("labels") or {})}
-        if words.ENVIRONMENT in labels:
+        labels = {vocabulary.TENANT: self.tenant, **(metadata.get("labels") or {})}
+        if vocabulary.ENVIRONMENT in labels:
             lists = metadata.get("annotations") or {}
             least = _AssumedNamespace(self.item, labels, lists, grants=False)
             return least, _AssumedNamespace(self.item, labels, lists, grants=True), True
@@ -393,7 +395,7 @@ def _by_what_is_there(item: Object, space: _AssumedNamespace, guard_rule: _Rule)
 
 def _with_spec(item: Object, spec: Object) -> Object:
     metadata = item["spec"]["template"].get("metadata", {})
-    return defaulted({**item, "spec": {"template": {"metadata": metadata, "spec": spec}}}, "apps")
+    return set_defaults({**item, "spec": {"template": {"metadata": metadata, "spec": spec}}}, "apps")
 
 
 def _annotations(item: Object) -> Mapping[str, str]:
@@ -424,8 +426,8 @@ class _AssumedNamespace:
     ) -> None:
         self.item = item
         self._grants = grants
-        self._of_platform = grants and words.ENVIRONMENT in (get_path(item, "metadata", "labels") or ())
-        self._by_either = _BY_EITHER if grants and words.ENVIRONMENT not in labels else frozenset[str]()
+        self._of_platform = grants and vocabulary.ENVIRONMENT in (get_path(item, "metadata", "labels") or ())
+        self._by_either = _BY_EITHER if grants and vocabulary.ENVIRONMENT not in labels else frozenset[str]()
         self._name = str(get_path(item, "metadata", "namespace") or "default")
         metadata = {"name": self._name, "labels": labels, **({"annotations": dict(annotations)} if annotations else {})}
         self._cluster = ClusterObjects([{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}])
@@ -453,7 +455,7 @@ class _AssumedNamespace:
 
     def _evaluator(self, item: Object, guard_rule: _Rule) -> Evaluator:
         item = {**item, "metadata": {"name": "", **item["metadata"]}}
-        managed(item, {}, applied=False)
+        add_managed_fields(item, {}, applied=False)
         request = creation(item, self._name, _PLATFORM if self._is_platforms(guard_rule) else _PERSON)
         return evaluator_of(request, self._cluster, lambda _: self._grants)
 

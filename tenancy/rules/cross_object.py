@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
 
-from tenancy.catalog import gpus
-from tenancy.catalog import vocabulary as words
+from tenancy.catalog import gpus, vocabulary
 from tenancy.kube.objects import UNKNOWN, as_list, get_path, labels_of, name_of
 from tenancy.kube.quantities import parse_or_zero
 from tenancy.kube.quota_tree import resource_groups
-from tenancy.rules import access, aws, cilium, network, nodes, nodes_together, queues, queues_together
-from tenancy.rules.found import Finding, Object
+from tenancy.rules import access, aws, cilium, cross_object_nodes, cross_object_queues, network, nodes, queues
+from tenancy.rules.findings import Finding, Object
 from tenancy.rules.index import Index, own_name, pairs_of, tenant_label
 from tenancy.rules.nodes import is_operator, pool_gpus
 from tenancy.rules.owned import is_tenants, spec_of
@@ -48,8 +47,8 @@ def findings_together(items: Iterable[Object], in_our_names: Iterable[Object] | 
     yield from _demanded(index)
     yield from _secured(index)
     yield from _identities(index)
-    yield from queues_together.findings(index)
-    yield from nodes_together.findings(index)
+    yield from cross_object_queues.findings(index)
+    yield from cross_object_nodes.findings(index)
 
 
 KINDS = frozenset({"Node", "PriorityClass", "ResourceFlavor", "ServiceAccount"})
@@ -67,7 +66,7 @@ def _isolation(items: list[Object]) -> Iterator[Finding]:
     for item in items:
         if where := (item.get("metadata") or {}).get("namespace"):
             inside.setdefault(str(where), []).append(item)
-    homes = {name: labels_of(space)[words.TENANT] for name, space in spaces.items()}
+    homes = {name: labels_of(space)[vocabulary.TENANT] for name, space in spaces.items()}
     for name, space in sorted(spaces.items()):
         present = inside.get(name, [])
         yield from _isolation_resources(name, space, present)
