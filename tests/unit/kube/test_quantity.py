@@ -206,7 +206,6 @@ NO_QUANTITY: Mapping[str, Mapping[str, str]] = {
         "round(part * 100)": "a made-up utilization",
         "round(part, 4)": "a made-up utilization",
     },
-    "tenancy/planning/observability/alerts.py": {"float(price)": "dollars"},
     "tenancy/planning/queueing/pool_yields.py": {
         "int(amount(quota.cpu))": "rounded down on purpose, after the reader",
         "int(amount(quota.memory) / 2 ** 30)": "rounded down on purpose, after the reader",
