@@ -81,6 +81,12 @@ Release(
     name="kueue",
     chart="./kueue",
     namespace="kueue-system",
-    values={"managerConfig": {"controllerManagerConfigYaml": json.dumps({"manageJobsWithoutQueueName": True})}},
+    values={
+        "managerConfig": {
+            "controllerManagerConfigYaml": json.dumps(
+                {"manageJobsWithoutQueueName": True, "featureGates": {"ReclaimablePods": False}}
+            )
+        }
+    },
 )
 Release("prometheus", name="prometheus", chart="./prometheus", namespace="monitoring")
