@@ -183,7 +183,10 @@ def _answer(server: OfflineApiServer, item: Object, namespace: str | None, ident
 def _with_advice(verdict: Verdict, item: Object) -> Verdict:
     """The verdict, with the field for NodeLocal DNSCache where a policy to it is refused: no range of a tenant's file
     opens it, as the guard's message says of other ranges."""
-    if not any(name in str(item.get("spec")) for name in (vocabulary.DNS_CACHE, vocabulary.DNS_CACHE_NAME)):
+    if not any(denial.rule == "net-02" for denial in verdict.denials):
+        return verdict
+    spec = str(item.get("spec"))
+    if vocabulary.DNS_CACHE not in spec and vocabulary.DNS_CACHE_NAME not in spec:
         return verdict
     advice = ". NodeLocal DNSCache needs no policy: cluster.node-local-dns of the environment opens it for DNS"
     denials = (
