@@ -14,7 +14,7 @@ learns of pods from the job's status: what the operator has not written there ru
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tenancy.catalog.frameworks import FRAMEWORKS, Framework
@@ -42,9 +42,9 @@ def keeps_quota_without_pods(workload: Mapping[str, Any], now: dt.datetime) -> b
     return _seconds_since(true_conditions(workload)["Evicted"], now) >= RELEASE_SECONDS
 
 
-def late_operator(workload: Mapping[str, Any], pods: Sequence[Mapping[str, Any]], now: dt.datetime) -> Framework | None:
+def late_operator(workload: Mapping[str, Any], pods: Iterable[Mapping[str, Any]], now: dt.datetime) -> Framework | None:
     """Kind of a Workload that ended or was evicted a minute ago, if its operator has told none of its pods to end or
-    Kueue keeps its quota; None for any other Workload."""
+    Kueue keeps its quota; None for any other Workload, of which the pods are not read."""
     kinds = [owner["kind"] for owner in workload["metadata"].get("ownerReferences") or ()]
     framework = next((framework for framework in FRAMEWORKS.values() if framework.kind in kinds), None)
     conditions = true_conditions(workload)
@@ -52,8 +52,8 @@ def late_operator(workload: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]
     if framework is None or ending is None or _seconds_since(conditions[ending], now) < RELEASE_SECONDS:
         return None
     has_quota = ending == "Evicted" and "QuotaReserved" in conditions
-    is_ending = any(pod["metadata"].get("deletionTimestamp") for pod in pods)
-    return framework if (pods or has_quota) and not is_ending else None
+    are_ending = ["deletionTimestamp" in pod["metadata"] for pod in pods]
+    return framework if (are_ending or has_quota) and not any(are_ending) else None
 
 
 def _seconds_since(condition: Mapping[str, Any], now: dt.datetime) -> float:

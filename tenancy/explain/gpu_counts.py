@@ -97,17 +97,11 @@ def uncounted_work(api: Api, namespace: str, work: Object, workloads: Sequence[O
     pods = [pod for pod in tree.pods if uid in tree.chain(pod)]
     own_workloads = [w for w in workloads if any(tree.workload(pod) is w for pod in pods) or uid in _owner_uids(w)]
     settled_pods = [pod for pod in pods if _is_settled(pod, now)]
-    for count in _counts(namespace, title, settled_pods, own_workloads):
+    for count in _counts(tree, title, settled_pods, own_workloads):
         everything = sum(_devices(pod)[count.resource] for pod in tree.pods if _is_settled(pod, now))
         if count.uncounted_devices and everything > _counted_by_queues(api, namespace, count.resource):
             return count
     return None
-
-
-def pods_of(api: Api, namespace: str, workload: Object, workloads: Sequence[Object]) -> list[Object]:
-    """Pods with a node that have not ended and that Kueue counts by that Workload."""
-    tree = PodTree(api, namespace, workloads)
-    return [pod for pod in tree.pods if tree.workload(pod) is workload]
 
 
 def _counted_by_queues(api: Api, namespace: str, resource: str) -> int:
@@ -164,14 +158,11 @@ def differences(api: Api, environment: Environment, namespaces: Iterable[str]) -
         now = _now()
         for title, (pods, workloads) in tree.works().items():
             settled_pods = [pod for pod in pods if _is_settled(pod, now)]
-            differing += [
-                count for count in _counts(namespace, title, settled_pods, workloads) if count.uncounted_devices
-            ]
+            differing += [count for count in _counts(tree, title, settled_pods, workloads) if count.uncounted_devices]
             if any(_is_old(workload, "QuotaReserved", now) for workload in workloads):
-                counts = list(_counts(namespace, title, pods, workloads))
                 differing += [
                     count
-                    for count in counts
+                    for count in _counts(tree, title, pods, workloads)
                     if count.kueue_devices > count.pod_devices or (count.late_operator and not count.uncounted_devices)
                 ]
     return sorted(
@@ -181,13 +172,13 @@ def differences(api: Api, environment: Environment, namespaces: Iterable[str]) -
 
 
 def _counts(
-    namespace: str, title: tuple[str, str], pods: Sequence[Object], workloads: Iterable[Object]
+    tree: PodTree, title: tuple[str, str], pods: Sequence[Object], workloads: Iterable[Object]
 ) -> Iterator[WorkCount]:
     pod_devices, kueue_devices, unreleased = Counter[str](), Counter[str](), list[str]()
     operator = None
     for workload in workloads:
         kueue_devices += counted_devices(workload)
-        operator = operator or late_operator(workload, pods, _now())
+        operator = operator or late_operator(workload, tree.pods_of(workload), _now())
         if keeps_quota_without_pods(workload, _now()):
             unreleased.append(workload["metadata"]["name"])
     devices_of_pods = [_devices(pod) for pod in pods]
@@ -196,14 +187,14 @@ def _counts(
     for resource in sorted({*pod_devices, *kueue_devices}):
         pods_with_resource = sum(resource in devices for devices in devices_of_pods)
         counts = (pods_with_resource, pod_devices[resource], kueue_devices[resource])
-        yield WorkCount(namespace, *title, resource, *counts, tuple(unreleased), operator)
+        yield WorkCount(tree.namespace, *title, resource, *counts, tuple(unreleased), operator)
 
 
 class PodTree:
     """The pods of a namespace that have nodes, what owns them, and the Workloads by which Kueue counts them."""
 
     def __init__(self, api: Api, namespace: str, workloads: Sequence[Object]) -> None:
-        self._api, self._namespace, self._workloads = api, namespace, workloads
+        self.namespace, self._api, self._workloads = namespace, api, workloads
         self._read: set[tuple[str, str]] = set()
         self._known: dict[str, Object] = {}
         self._by_uid = {uid: workload for workload in workloads for uid in _owner_uids(workload)}
@@ -225,7 +216,7 @@ class PodTree:
         if owner["uid"] not in self._known and kind not in self._read:
             self._read.add(kind)
             try:
-                items = self._api.items(collection(*kind, self._namespace))
+                items = self._api.items(collection(*kind, self.namespace))
             except ApiUnreachable:
                 items = []
             self._known |= {item["metadata"]["uid"]: item for item in items}
@@ -240,6 +231,10 @@ class PodTree:
             if workload := self._by_name.get(names.get(key, "")):
                 return workload
         return next((self._by_uid[uid] for uid in self.chain(pod) if uid in self._by_uid), None)
+
+    def pods_of(self, workload: Object) -> Iterator[Object]:
+        """The pods that Kueue counts by a Workload."""
+        return (pod for pod in self.pods if self.workload(pod) is workload)
 
     def works(self) -> dict[tuple[str, str], tuple[list[Object], list[Object]]]:
         """Kind and name of each piece of work -> its pods and its Workloads: a LeaderWorkerSet has one for each group,

@@ -18,7 +18,7 @@ from tenancy.catalog.controllers import BUDGET_SPENT, GPU_IDLE
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.cluster.api import Api
 from tenancy.cluster.evictions import keeps_quota_without_pods, late_operator, to_release, to_restart
-from tenancy.explain.gpu_counts import counted_devices, pods_of, uncounted_work
+from tenancy.explain.gpu_counts import PodTree, counted_devices, uncounted_work
 from tenancy.kube.objects import true_conditions
 from tenancy.kube.quantities import thousandths
 from tenancy.kube.requests import collection
@@ -124,7 +124,7 @@ def _kept_quota(api: Api, namespace: str, workload: Object, workloads: Sequence[
     if keeps_quota_without_pods(workload, now):
         advice = to_release(namespace, [workload["metadata"]["name"]])
         return f"It has no pods, and Kueue still counts {quota} for it: other work waits. {advice}"
-    if operator := late_operator(workload, pods_of(api, namespace, workload, workloads), now):
+    if operator := late_operator(workload, PodTree(api, namespace, workloads).pods_of(workload), now):
         sentence = "Its operator has not ended its pods, and Kueue still counts"
         return f"{sentence} {quota} for it: other work waits. {to_restart(operator)}"
     return ""

@@ -500,7 +500,7 @@ def _told_to_end(tree: PodTree) -> dict[str, str]:
 def _late_operators(tree: PodTree, workloads: Sequence[Object]) -> set[str]:
     """Namespaces of operators that have not ended evicted work."""
     now = dt.datetime.now(dt.UTC)
-    operators = [late_operator(w, [pod for pod in tree.pods if tree.workload(pod) is w], now) for w in workloads]
+    operators = [late_operator(workload, tree.pods_of(workload), now) for workload in workloads]
     return {operator.namespace for operator in operators if operator}
 
 

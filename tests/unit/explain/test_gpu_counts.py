@@ -316,6 +316,21 @@ def test_no_restart_is_advised_of_an_operator_that_ends_its_work(loaded: Loaded,
     assert "rollout restart" not in why("mpijob", "ranks", *evicted_ranks(**facts))[1]
 
 
+def test_a_group_that_waits_evicted_beside_one_that_runs_is_no_fault_of_the_operator(loaded: Loaded) -> None:
+    """Kueue counts each group of a LeaderWorkerSet by a Workload of its own."""
+    groups = thing("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "ranks", spec={"replicas": 2})
+    runs, waits = workload(groups, 8), workload(groups, 8, Evicted="True", **REQUEUED)
+    runs["metadata"]["name"], waits["metadata"]["name"] = "ranks-0", "ranks-1"
+    waits["metadata"]["ownerReferences"][0]["uid"] += "/1"
+    del waits["status"]["admission"]
+    items = [groups, pod("ranks-0-0", groups), runs, waits]
+    api: Any = Cluster(*items)
+    assert remarks(api, loaded.environment, [SPACE]) == []
+    pod_of_evicted = pod("ranks-1-0", groups, **{"kueue.x-k8s.io/pod-group-name": "ranks-1"})
+    (remark,) = remarks(Cluster(*items, pod_of_evicted), loaded.environment, [SPACE])  # type: ignore[arg-type]
+    assert "`kubectl rollout restart deployment -n lws-system`" in remark
+
+
 def test_a_remark_names_a_command_that_explains_the_work(loaded: Loaded) -> None:
     api: Any = Cluster(JOBSET, *CHILDREN, *PODS, workload(JOBSET, 64, pods=8, ended=7))
     (remark,) = remarks(api, loaded.environment, [SPACE])
